@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import compileall
+import inspect
 import itertools
 import json
 import logging
@@ -13,7 +14,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,6 +28,7 @@ from file_durations import (  # noqa: F401  (hooks of pytest)
     pytest_runtest_makereport,
     pytest_sessionfinish,
 )
+from in_loop import InLoop
 from link_certificates import certificates as make_certificates
 from link_processes import Programs, programs
 
@@ -43,11 +46,39 @@ def pytest_sessionstart() -> None:
         compileall.compile_dir(place, quiet=2)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a coroutine test on an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+            for name, value in given.items():
+                if isinstance(value, InLoop):
+                    given[name] = await stack.enter_async_context(value.context)
+            await pyfuncitem.obj(**given)
+
+    asyncio.run(main())
+    return True
+
+
 @pytest.fixture
-def node() -> Iterator[tw.Node]:
-    """A node used from a plain thread."""
-    with tw.Node() as node:
+def node(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A node: on the event loop of a coroutine test, else used from a plain thread."""
+    if inspect.iscoroutinefunction(request.function):
+        yield InLoop(_balanced())
+    else:
+        with tw.Node() as node:
+            yield node
+
+
+@asynccontextmanager
+async def _balanced() -> AsyncIterator[tw.Node]:
+    async with tw.Node() as node:
         yield node
+    assert node.ledger is not None and node.ledger.balanced
 
 
 @pytest.fixture
@@ -92,17 +123,21 @@ def workshop_url() -> Iterator[str]:
 
 
 @pytest.fixture
-def at_workshop(workshop_url: str) -> Callable[[Callable[[tw.Node, Any], Coroutine[Any, Any, None]]], None]:
-    """Runs a story with a node that has joined, and a client of the workshop."""
+def caller(workshop_url: str) -> InLoop:
+    """A node that has joined the hub of a workshop."""
+    return InLoop(tw.Node(workshop_url, name="caller"))
 
-    def run(story: Callable[[tw.Node, Any], Coroutine[Any, Any, None]]) -> None:
-        async def main() -> None:
-            async with tw.Node(workshop_url, name="caller") as node:
-                await story(node, node.client("workshop"))
 
-        asyncio.run(main())
+@pytest.fixture
+def workshop(workshop_url: str) -> InLoop:
+    """A client of a workshop."""
+    return InLoop(_client(workshop_url))
 
-    return run
+
+@asynccontextmanager
+async def _client(url: str) -> AsyncIterator[Any]:
+    async with tw.Node(url, name="caller") as node:
+        yield node.client("workshop")
 
 
 @pytest.fixture

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tidewire as tw
 
-Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0
 
 
@@ -89,24 +87,19 @@ def test_only_the_recipient_that_failed_gets_it_again(node: tw.Node) -> None:
 
 
 @pytest.mark.promise("P11.17")
-def test_a_request_is_asked_again_by_the_requester(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        flaky = Flaky(2)
-        node.agent(flaky, id="a")
-        asker = node.agent(nothing, id="asker")
-        with pytest.raises(ValueError, match="attempt 1"):
-            await asker.request("once", to="a", timeout=PATIENCE)
-        assert await asker.request("again", to="a", timeout=PATIENCE, retry=tw.Retry(2, 1)) == "again"
-        with pytest.raises(ValueError, match="attempt 2"):
-            await asker.request("less", to="a", timeout=PATIENCE, retry=tw.Retry(1, 1))
-        assert (
-            await asyncio.to_thread(
-                lambda: asker.sync.request("thread", to="a", timeout=PATIENCE, retry=tw.Retry(2, 1))
-            )
-            == "thread"
-        )
-
-    run(story)
+async def test_a_request_is_asked_again_by_the_requester(node: tw.Node) -> None:
+    flaky = Flaky(2)
+    node.agent(flaky, id="a")
+    asker = node.agent(nothing, id="asker")
+    with pytest.raises(ValueError, match="attempt 1"):
+        await asker.request("once", to="a", timeout=PATIENCE)
+    assert await asker.request("again", to="a", timeout=PATIENCE, retry=tw.Retry(2, 1)) == "again"
+    with pytest.raises(ValueError, match="attempt 2"):
+        await asker.request("less", to="a", timeout=PATIENCE, retry=tw.Retry(1, 1))
+    assert (
+        await asyncio.to_thread(lambda: asker.sync.request("thread", to="a", timeout=PATIENCE, retry=tw.Retry(2, 1)))
+        == "thread"
+    )
 
 
 @pytest.mark.promise("P11.23")
@@ -181,30 +174,27 @@ def test_an_expired_letter_gets_new_time_when_it_is_requeued(node: tw.Node) -> N
     assert seen.wait(PATIENCE)
 
 
-def test_a_request_that_expires_tells_the_requester_and_is_not_begun(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        inside, release = asyncio.Event(), asyncio.Event()
-        seen: list[Any] = []
+async def test_a_request_that_expires_tells_the_requester_and_is_not_begun(node: tw.Node) -> None:
+    inside, release = asyncio.Event(), asyncio.Event()
+    seen: list[Any] = []
 
-        async def handler(payload: object) -> None:
-            seen.append(payload)
-            inside.set()
-            await release.wait()
+    async def handler(payload: object) -> None:
+        seen.append(payload)
+        inside.set()
+        await release.wait()
 
-        agent = node.agent(handler, id="a")
-        asker = node.agent(nothing, id="asker")
-        first = asyncio.ensure_future(_await(asker.request("first", to="a", timeout=PATIENCE)))
-        await asyncio.wait_for(inside.wait(), PATIENCE)
-        with pytest.raises(tw.AskTimeout):
-            await asker.request("second", to="a", timeout=0.01)
-        release.set()
-        await first
-        await agent.stop()
-        assert seen == ["first"]
-        assert node.statistics()["ask_timeouts"] == 1
-        assert [letter.reason for letter in node.dead_letters.list(name="a")] == ["expired"]
-
-    run(story)
+    agent = node.agent(handler, id="a")
+    asker = node.agent(nothing, id="asker")
+    first = asyncio.ensure_future(_await(asker.request("first", to="a", timeout=PATIENCE)))
+    await asyncio.wait_for(inside.wait(), PATIENCE)
+    with pytest.raises(tw.AskTimeout):
+        await asker.request("second", to="a", timeout=0.01)
+    release.set()
+    await first
+    await agent.stop()
+    assert seen == ["first"]
+    assert node.statistics()["ask_timeouts"] == 1
+    assert [letter.reason for letter in node.dead_letters.list(name="a")] == ["expired"]
 
 
 async def _await(awaitable: Any) -> Any:
@@ -212,28 +202,25 @@ async def _await(awaitable: Any) -> Any:
 
 
 @pytest.mark.promise("P11.18")
-def test_a_receipt_tells_each_state_with_its_time(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        release = asyncio.Event()
+async def test_a_receipt_tells_each_state_with_its_time(node: tw.Node) -> None:
+    release = asyncio.Event()
 
-        async def handler(payload: object) -> None:
-            await release.wait()
+    async def handler(payload: object) -> None:
+        await release.wait()
 
-        node.agent(handler, id="a")
-        node.agent(nothing, id="b")
-        sender = node.agent(nothing, id="sender")
-        receipts = await sender.send("x", to=["a", "b"], receipt=True)
-        assert sorted(receipts) == ["a", "b"]
-        assert await receipts["b"].wait(PATIENCE) == "handled"
-        with pytest.raises(TimeoutError, match="'a' is"):
-            await receipts["a"].wait(0.01)
-        release.set()
-        assert await receipts["a"].wait(PATIENCE) == "handled"
-        times = receipts["a"].times
-        assert list(times) == ["accepted", "delivered", "handled"]
-        assert times["accepted"] <= times["delivered"] <= times["handled"]
-
-    run(story)
+    node.agent(handler, id="a")
+    node.agent(nothing, id="b")
+    sender = node.agent(nothing, id="sender")
+    receipts = await sender.send("x", to=["a", "b"], receipt=True)
+    assert sorted(receipts) == ["a", "b"]
+    assert await receipts["b"].wait(PATIENCE) == "handled"
+    with pytest.raises(TimeoutError, match="'a' is"):
+        await receipts["a"].wait(0.01)
+    release.set()
+    assert await receipts["a"].wait(PATIENCE) == "handled"
+    times = receipts["a"].times
+    assert list(times) == ["accepted", "delivered", "handled"]
+    assert times["accepted"] <= times["delivered"] <= times["handled"]
 
 
 def test_a_queue_that_grows_over_the_level_is_warned_about_once_per_crossing(caplog: Any) -> None:

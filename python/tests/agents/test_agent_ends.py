@@ -8,13 +8,11 @@ import asyncio
 import gc
 import threading
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tidewire as tw
 
-Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0
 LOOK_S = 0.04
 """Shorter than the wait of a receipt for an end that it is not told of."""
@@ -58,8 +56,8 @@ def receipts() -> int:
 
 @pytest.mark.parametrize("overflow", ["drop_new", "drop_old"])
 @pytest.mark.parametrize("way", ["wait", "wait_blocking"])
-def test_the_receipt_of_a_message_that_is_dropped_is_told_rather_than_looked_after(
-    run: Run, overflow: Any, way: str
+async def test_the_receipt_of_a_message_that_is_dropped_is_told_rather_than_looked_after(
+    node: tw.Node, overflow: Any, way: str
 ) -> None:
     async def dropped(node: tw.Node) -> float:
         """How long twenty receipts took to be told, at most."""
@@ -84,14 +82,11 @@ def test_the_receipt_of_a_message_that_is_dropped_is_told_rather_than_looked_aft
         await sender.stop()
         return took_s
 
-    async def story(node: tw.Node) -> None:
-        # The quickest of many: the machine may be busy with something else.
-        took_s = []
-        while not took_s or (min(took_s) > LOOK_S and len(took_s) < 50):
-            took_s.append(await dropped(node))
-        assert min(took_s) < LOOK_S, took_s
-
-    run(story)
+    # The quickest of many: the machine may be busy with something else.
+    took_s = []
+    while not took_s or (min(took_s) > LOOK_S and len(took_s) < 50):
+        took_s.append(await dropped(node))
+    assert min(took_s) < LOOK_S, took_s
 
 
 @pytest.mark.promise("P11.20")
@@ -116,19 +111,16 @@ def test_the_receipt_of_a_message_that_a_full_mailbox_drops_ends(node: tw.Node, 
 
 
 @pytest.mark.promise("P11.20")
-def test_a_receipt_ends_with_an_agent_that_is_abandoned(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        gate = Gate(node)
-        sender = node.agent(nothing, id="sender")
-        held = await sender.send("hold", to="gate", receipt=True)
-        assert await asyncio.to_thread(gate.inside.wait, PATIENCE)
-        behind = await sender.send("x", to="gate", receipt=True)
-        await gate.agent.ref.stop(timeout=0.01)
-        assert [await receipt.wait(PATIENCE) for receipt in (held, behind)] == ["failed", "failed"]
-        assert [agent.id for agent in node.agents] == ["sender"]
-        gate.open.set()
-
-    run(story)
+async def test_a_receipt_ends_with_an_agent_that_is_abandoned(node: tw.Node) -> None:
+    gate = Gate(node)
+    sender = node.agent(nothing, id="sender")
+    held = await sender.send("hold", to="gate", receipt=True)
+    assert await asyncio.to_thread(gate.inside.wait, PATIENCE)
+    behind = await sender.send("x", to="gate", receipt=True)
+    await gate.agent.ref.stop(timeout=0.01)
+    assert [await receipt.wait(PATIENCE) for receipt in (held, behind)] == ["failed", "failed"]
+    assert [agent.id for agent in node.agents] == ["sender"]
+    gate.open.set()
 
 
 def test_a_receipt_that_is_awaited_outlives_its_node() -> None:
@@ -179,30 +171,27 @@ def test_a_handler_that_is_cancelled_ends_its_receipt(node: tw.Node, with_messag
 
 
 @pytest.mark.promise("P3.4")
-def test_sends_that_are_refused_or_cancelled_leave_no_receipt(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        gates = [Gate(node, overflow, mailbox=tw.Mailbox(1, overflow)) for overflow in ("fail", "wait")]
-        sender = node.agent(nothing, id="sender")
-        for gate in gates:
-            await asyncio.to_thread(gate.hold, sender, "fills it")
-        before = receipts()
-        for _ in range(100):
-            with pytest.raises(tw.MailboxFull):
-                await sender.send("x", to="fail", receipt=True)
-        waiting = asyncio.ensure_future(_await(sender.send("x", to="wait", receipt=True)))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.wait([waiting])
-        assert waiting.cancelled()
-        # Its error has what it waited for.
-        del waiting
-        assert receipts() == before
-        for gate in gates:
-            gate.open.set()
-            await gate.agent.stop()
-            assert gate.seen == ["fills it"]
-
-    run(story)
+async def test_sends_that_are_refused_or_cancelled_leave_no_receipt(node: tw.Node) -> None:
+    gates = [Gate(node, overflow, mailbox=tw.Mailbox(1, overflow)) for overflow in ("fail", "wait")]
+    sender = node.agent(nothing, id="sender")
+    for gate in gates:
+        await asyncio.to_thread(gate.hold, sender, "fills it")
+    before = receipts()
+    for _ in range(100):
+        with pytest.raises(tw.MailboxFull):
+            await sender.send("x", to="fail", receipt=True)
+    waiting = asyncio.ensure_future(_await(sender.send("x", to="wait", receipt=True)))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert waiting.cancelled()
+    # Its error has what it waited for.
+    del waiting
+    assert receipts() == before
+    for gate in gates:
+        gate.open.set()
+        await gate.agent.stop()
+        assert gate.seen == ["fills it"]
 
 
 async def _await(awaitable: Any) -> Any:
@@ -268,29 +257,26 @@ def test_a_retry_that_finds_the_mailbox_full_ends_its_receipt_and_waits_no_more(
     release.set()
 
 
-def test_each_attempt_at_a_request_is_a_message_of_its_own(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        attempts: list[tw.Message] = []
-        second, release = asyncio.Event(), asyncio.Event()
+async def test_each_attempt_at_a_request_is_a_message_of_its_own(node: tw.Node) -> None:
+    attempts: list[tw.Message] = []
+    second, release = asyncio.Event(), asyncio.Event()
 
-        async def handler(payload: object, message: tw.Message) -> str:
-            attempts.append(message)
-            if message.delivery == 1:
-                await release.wait()
-                return "too late"
-            second.set()
-            return "in time"
+    async def handler(payload: object, message: tw.Message) -> str:
+        attempts.append(message)
+        if message.delivery == 1:
+            await release.wait()
+            return "too late"
+        second.set()
+        return "in time"
 
-        node.agent(handler, id="a", concurrency=2)
-        asker = node.agent(nothing, id="asker")
-        answer = await asker.request(1, to="a", timeout=0.1, retry=tw.Retry(5, backoff_ms=1))
-        release.set()
-        assert answer == "in time"
-        assert attempts[0].delivery == 1
-        assert len({message.id for message in attempts}) == 1
-        assert len({id(message) for message in attempts}) == len(attempts)
-
-    run(story)
+    node.agent(handler, id="a", concurrency=2)
+    asker = node.agent(nothing, id="asker")
+    answer = await asker.request(1, to="a", timeout=0.1, retry=tw.Retry(5, backoff_ms=1))
+    release.set()
+    assert answer == "in time"
+    assert attempts[0].delivery == 1
+    assert len({message.id for message in attempts}) == 1
+    assert len({id(message) for message in attempts}) == len(attempts)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
@@ -344,22 +330,19 @@ def test_a_final_receipt_keeps_nothing_of_its_node() -> None:
     assert gone() is None
 
 
-def test_the_errors_of_an_agent_that_is_asked_name_it(run: Run) -> None:
+async def test_the_errors_of_an_agent_that_is_asked_name_it(node: tw.Node) -> None:
     inside, gate = threading.Event(), threading.Event()
 
     def hold(payload: object) -> None:
         inside.set()
         gate.wait(30)
 
-    async def story(node: tw.Node) -> None:
-        node.agent(hold, id="slow", mailbox=tw.Mailbox(1, "fail"))
-        desk = node.agent(nothing, id="desk")
-        with pytest.raises(tw.AskTimeout, match=r'actor #\d+ "slow" gave no reply'):
-            await desk.request(1, to="slow", timeout=0.05)
-        assert await asyncio.to_thread(inside.wait, 30)
-        await desk.send(2, to="slow")
-        with pytest.raises(tw.MailboxFull, match=r'actor #\d+ "slow" is full'):
-            await desk.request(3, to="slow")
-        gate.set()
-
-    run(story)
+    node.agent(hold, id="slow", mailbox=tw.Mailbox(1, "fail"))
+    desk = node.agent(nothing, id="desk")
+    with pytest.raises(tw.AskTimeout, match=r'actor #\d+ "slow" gave no reply'):
+        await desk.request(1, to="slow", timeout=0.05)
+    assert await asyncio.to_thread(inside.wait, 30)
+    await desk.send(2, to="slow")
+    with pytest.raises(tw.MailboxFull, match=r'actor #\d+ "slow" is full'):
+        await desk.request(3, to="slow")
+    gate.set()

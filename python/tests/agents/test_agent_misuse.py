@@ -4,7 +4,6 @@ nothing half done.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -225,36 +224,30 @@ def test_a_malformed_topic_is_refused_and_the_agent_is_not_registered(node: tw.N
     assert node.subscriptions(agent.ref) == []
 
 
-def test_blocking_calls_are_refused_on_the_loop(run: Callable[..., Any]) -> None:
-    async def story(node: tw.Node) -> None:
+async def test_blocking_calls_are_refused_on_the_loop(node: tw.Node) -> None:
+    agent = node.agent(nothing, id="a")
+    for call in (agent.sync.send, agent.sync.request, agent.sync.share):
+        with pytest.raises(tw.InvalidArgument, match="would block this thread's event loop"):
+            call({}, to="a")
+    with pytest.raises(tw.InvalidArgument, match="would block"):
+        agent.sync.stop()
+    receipt = await agent.send(1, to="a", receipt=True)
+    with pytest.raises(tw.InvalidArgument, match="would block"):
+        receipt.wait_blocking()
+    assert await receipt.wait(30) == "handled"
+
+
+async def test_agents_of_a_stopped_node_say_so() -> None:
+    node = tw.Node()
+    async with node:
         agent = node.agent(nothing, id="a")
-        for call in (agent.sync.send, agent.sync.request, agent.sync.share):
-            with pytest.raises(tw.InvalidArgument, match="would block this thread's event loop"):
-                call({}, to="a")
-        with pytest.raises(tw.InvalidArgument, match="would block"):
-            agent.sync.stop()
-        receipt = await agent.send(1, to="a", receipt=True)
-        with pytest.raises(tw.InvalidArgument, match="would block"):
-            receipt.wait_blocking()
-        assert await receipt.wait(30) == "handled"
-
-    run(story)
-
-
-def test_agents_of_a_stopped_node_say_so() -> None:
-    async def main() -> None:
-        node = tw.Node()
-        async with node:
-            agent = node.agent(nothing, id="a")
-        assert agent.status == "stopped"
-        with pytest.raises(tw.NoSuchTarget):
-            agent.send(1, to="a")
-        with pytest.raises(tw.NodeStopped):
-            node.agent(nothing, id="b")
-        with pytest.raises(tw.NodeStopped):
-            agent.publish("a.b", 1)
-
-    asyncio.run(main())
+    assert agent.status == "stopped"
+    with pytest.raises(tw.NoSuchTarget):
+        agent.send(1, to="a")
+    with pytest.raises(tw.NodeStopped):
+        node.agent(nothing, id="b")
+    with pytest.raises(tw.NodeStopped):
+        agent.publish("a.b", 1)
 
 
 def test_a_second_queue_for_a_topic_is_refused_and_the_first_one_stays(node: tw.Node) -> None:

@@ -58,27 +58,26 @@ def test_each_worker_has_an_instance_with_a_life_of_its_own(run: Run, kind: str,
 
 @pytest.mark.promise("P12.39", "P12.44", "P12.49")
 @both
-def test_handlers_are_chosen_in_the_worker_by_type_topic_and_kind(run: Run, kind: str, tmp_path: Path) -> None:
-    async def story(node: tw.Node) -> None:
-        pool = node.pool(agents.Shop, workers=1, kind=kind, id="shop")
-        desk = node.agent(nothing, id="desk")
-        ask = functools.partial(desk.request, to="shop", timeout=PATIENCE)
-        assert await ask(agents.Order("X", 4)) == 10.0
-        told = await ask("text", headers={"a": "b"}, correlation_id="c-1")
-        assert told == ("desk", ("shop",), {"a": "b"}, "c-1", "desk")
-        assert await ask([1, 2]) == [1, 2, False]
-        assert await ask((1, {2})) == ("tuple", (1, {2}))
-        note, status = tmp_path / "note", tmp_path / "status"
-        assert desk.publish("market.X", 2.5, headers={"note": str(note)}) == 1
-        receipt = await desk.send(status, to="shop", kind="status", priority="high", receipt=True)
-        assert await receipt.wait(PATIENCE) == "handled"
-        # One worker, which begins messages in their order.
-        assert await ask(agents.Order("X", 1)) == 2.5
-        assert note.read_text() == "market.X 2.5"
-        assert status.read_text() == "desk status 1 high"
-        await pool.stop()
-
-    run(story)
+async def test_handlers_are_chosen_in_the_worker_by_type_topic_and_kind(
+    node: tw.Node, kind: str, tmp_path: Path
+) -> None:
+    pool = node.pool(agents.Shop, workers=1, kind=kind, id="shop")
+    desk = node.agent(nothing, id="desk")
+    ask = functools.partial(desk.request, to="shop", timeout=PATIENCE)
+    assert await ask(agents.Order("X", 4)) == 10.0
+    told = await ask("text", headers={"a": "b"}, correlation_id="c-1")
+    assert told == ("desk", ("shop",), {"a": "b"}, "c-1", "desk")
+    assert await ask([1, 2]) == [1, 2, False]
+    assert await ask((1, {2})) == ("tuple", (1, {2}))
+    note, status = tmp_path / "note", tmp_path / "status"
+    assert desk.publish("market.X", 2.5, headers={"note": str(note)}) == 1
+    receipt = await desk.send(status, to="shop", kind="status", priority="high", receipt=True)
+    assert await receipt.wait(PATIENCE) == "handled"
+    # One worker, which begins messages in their order.
+    assert await ask(agents.Order("X", 1)) == 2.5
+    assert note.read_text() == "market.X 2.5"
+    assert status.read_text() == "desk status 1 high"
+    await pool.stop()
 
 
 @both
@@ -96,39 +95,33 @@ def test_the_result_of_a_handler_comes_back_unchanged(run: Run, kind: str, value
 
 @pytest.mark.promise("P12.51")
 @both
-def test_a_function_with_an_id_is_a_pool_of_agents_too(run: Run, kind: str) -> None:
-    async def story(node: tw.Node) -> None:
-        pool = node.pool(agents.double, workers=2, kind=kind, id="double", capabilities=["double"])
-        desk = node.agent(nothing, id="desk")
-        assert await desk.request(21, capability="double", timeout=PATIENCE) == (42, "desk")
-        # Tasks go past the mailbox, and have no sender.
-        assert await pool.submit(4) == (8, "")
-        assert [result async for result in pool.map(range(5))] == [(2 * n, "") for n in range(5)]
-
-    run(story)
+async def test_a_function_with_an_id_is_a_pool_of_agents_too(node: tw.Node, kind: str) -> None:
+    pool = node.pool(agents.double, workers=2, kind=kind, id="double", capabilities=["double"])
+    desk = node.agent(nothing, id="desk")
+    assert await desk.request(21, capability="double", timeout=PATIENCE) == (42, "desk")
+    # Tasks go past the mailbox, and have no sender.
+    assert await pool.submit(4) == (8, "")
+    assert [result async for result in pool.map(range(5))] == [(2 * n, "") for n in range(5)]
 
 
 @pytest.mark.promise("P12.30")
 @both
-def test_others_find_the_pool_as_one_agent_and_its_workers_share_the_work(run: Run, kind: str) -> None:
-    async def story(node: tw.Node) -> None:
-        pool = node.pool(agents.Counter, workers=3, kind=kind, id="c", capabilities=["x", "y"])
-        desk = node.agent(nothing, id="desk")
-        assert pool.agent is not None
-        assert node.agents.list(capability="y") == node.agents.list(type="counter") == [pool.agent]
-        assert node.agents.list(capability="count") == []
-        for n in range(20):
-            await desk.request(n, capability="x", timeout=PATIENCE)
-        (row,) = [row for row in node.statistics()["agents"] if row["agent"] == "c"]
-        assert (row["handled"], row["type"], row["capabilities"]) == (20, "counter", ["x", "y"])
-        statistics = pool.statistics()
-        assert (statistics["agent"], statistics["name"], statistics["handled"]) == ("c", "c", 20)
-        assert statistics["function"] == "Counter"
-        # Pools are those of the process: one of another story that has failed may be among them.
-        rows = node.statistics()["pools"]
-        assert ("c", "Counter", 20) in [(row["name"], row["function"], row["handled"]) for row in rows]
-
-    run(story)
+async def test_others_find_the_pool_as_one_agent_and_its_workers_share_the_work(node: tw.Node, kind: str) -> None:
+    pool = node.pool(agents.Counter, workers=3, kind=kind, id="c", capabilities=["x", "y"])
+    desk = node.agent(nothing, id="desk")
+    assert pool.agent is not None
+    assert node.agents.list(capability="y") == node.agents.list(type="counter") == [pool.agent]
+    assert node.agents.list(capability="count") == []
+    for n in range(20):
+        await desk.request(n, capability="x", timeout=PATIENCE)
+    (row,) = [row for row in node.statistics()["agents"] if row["agent"] == "c"]
+    assert (row["handled"], row["type"], row["capabilities"]) == (20, "counter", ["x", "y"])
+    statistics = pool.statistics()
+    assert (statistics["agent"], statistics["name"], statistics["handled"]) == ("c", "c", 20)
+    assert statistics["function"] == "Counter"
+    # Pools are those of the process: one of another story that has failed may be among them.
+    rows = node.statistics()["pools"]
+    assert ("c", "Counter", 20) in [(row["name"], row["function"], row["handled"]) for row in rows]
 
 
 @pytest.mark.promise("P12.40")
@@ -169,22 +162,19 @@ def test_a_message_that_kills_its_workers_is_quarantined_and_not_tried_again(run
 
 @pytest.mark.promise("P12.35", "P12.41")
 @both
-def test_an_error_reaches_the_requester_and_a_sent_message_is_tried_again(run: Run, kind: str) -> None:
-    async def story(node: tw.Node) -> None:
-        pool = node.pool(agents.Failing, workers=1, kind=kind, id="failing", retry=tw.Retry(2, backoff_ms=1))
-        desk = node.agent(nothing, id="desk")
-        with pytest.raises(ZeroDivisionError):
-            await desk.request(0, to="failing", timeout=PATIENCE, retry=tw.Retry(0))
-        receipt = await desk.send(0, to="failing", receipt=True)
-        assert await receipt.wait(PATIENCE) == "failed"
-        assert isinstance(receipt.error, ZeroDivisionError)
-        assert pool.agent is not None
-        assert (pool.agent.statistics()["retried"], pool.agent.status) == (2, "failing")
-        (letter,) = [one for one in node.dead_letters.list(name="failing") if one.message.kind == "event"]
-        assert (letter.reason, letter.message.delivery) == ("failed", 3)
-        assert pool.statistics()["failed"] == 4
-
-    run(story)
+async def test_an_error_reaches_the_requester_and_a_sent_message_is_tried_again(node: tw.Node, kind: str) -> None:
+    pool = node.pool(agents.Failing, workers=1, kind=kind, id="failing", retry=tw.Retry(2, backoff_ms=1))
+    desk = node.agent(nothing, id="desk")
+    with pytest.raises(ZeroDivisionError):
+        await desk.request(0, to="failing", timeout=PATIENCE, retry=tw.Retry(0))
+    receipt = await desk.send(0, to="failing", receipt=True)
+    assert await receipt.wait(PATIENCE) == "failed"
+    assert isinstance(receipt.error, ZeroDivisionError)
+    assert pool.agent is not None
+    assert (pool.agent.statistics()["retried"], pool.agent.status) == (2, "failing")
+    (letter,) = [one for one in node.dead_letters.list(name="failing") if one.message.kind == "event"]
+    assert (letter.reason, letter.message.delivery) == ("failed", 3)
+    assert pool.statistics()["failed"] == 4
 
 
 @pytest.mark.promise("P12.35", "P12.52")
@@ -229,109 +219,90 @@ def test_without_drain_what_was_not_begun_is_returned(node: tw.Node, kind: str, 
 
 @pytest.mark.promise("P12.35", "P12.38")
 @both
-def test_a_message_that_is_not_begun_in_its_time_expires(run: Run, kind: str, tmp_path: Path) -> None:
+async def test_a_message_that_is_not_begun_in_its_time_expires(node: tw.Node, kind: str, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-
-    async def story(node: tw.Node) -> None:
-        # Two messages may leave the mailbox: the second one waits at the worker.
-        pool = node.pool(agents.Waiting, workers=1, kind=kind, id="waiting", concurrency=2)
-        desk = node.agent(nothing, id="desk")
-        desk.tell(str(gate), to="waiting")
-        with await asyncio.to_thread(open, gate, "w"):
-            receipts = [await desk.send("", to="waiting", ttl=1e-6, receipt=True) for _ in range(2)]
-        assert [await receipt.wait(PATIENCE) for receipt in receipts] == ["expired", "expired"]
-        assert pool.agent is not None
-        assert pool.agent.statistics()["expired"] == 2
-        assert {letter.reason for letter in node.dead_letters.list(name="waiting")} == {"expired"}
-
-    run(story)
+    # Two messages may leave the mailbox: the second one waits at the worker.
+    pool = node.pool(agents.Waiting, workers=1, kind=kind, id="waiting", concurrency=2)
+    desk = node.agent(nothing, id="desk")
+    desk.tell(str(gate), to="waiting")
+    with await asyncio.to_thread(open, gate, "w"):
+        receipts = [await desk.send("", to="waiting", ttl=1e-6, receipt=True) for _ in range(2)]
+    assert [await receipt.wait(PATIENCE) for receipt in receipts] == ["expired", "expired"]
+    assert pool.agent is not None
+    assert pool.agent.statistics()["expired"] == 2
+    assert {letter.reason for letter in node.dead_letters.list(name="waiting")} == {"expired"}
 
 
 @pytest.mark.promise("P12.46", "P12.47")
-def test_an_agent_in_a_thread_talks_to_others_as_the_pool(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        log: asyncio.Queue[tw.Message] = asyncio.Queue(1_000)
+async def test_an_agent_in_a_thread_talks_to_others_as_the_pool(node: tw.Node) -> None:
+    log: asyncio.Queue[tw.Message] = asyncio.Queue(1_000)
 
-        async def keep(payload: Any, message: tw.Message) -> None:
-            log.put_nowait(message)
+    async def keep(payload: Any, message: tw.Message) -> None:
+        log.put_nowait(message)
 
-        node.agent(keep, id="log")
-        node.agent(lambda payload, message: (payload, message.sender), id="echo")
-        node.pool(agents.Sending, workers=2, id="pool")
-        node.pool(agents.SendingAsync, workers=2, id="async")
-        desk = node.agent(nothing, id="desk")
-        assert await desk.request("send", to="pool", timeout=PATIENCE) is None
-        assert (await asyncio.wait_for(log.get(), PATIENCE)).sender == "pool"
-        assert await desk.request("request", to="pool", timeout=PATIENCE) == ("x", "pool")
-        assert await desk.request("y", to="async", timeout=PATIENCE) == ("y", "async")
-        assert await desk.request("publish", to="pool", timeout=PATIENCE) == 0
-        await desk.share({"a": 1}, to="pool")
-        assert await desk.request("context", to="pool", timeout=PATIENCE) == {"a": 1}
-
-    run(story)
+    node.agent(keep, id="log")
+    node.agent(lambda payload, message: (payload, message.sender), id="echo")
+    node.pool(agents.Sending, workers=2, id="pool")
+    node.pool(agents.SendingAsync, workers=2, id="async")
+    desk = node.agent(nothing, id="desk")
+    assert await desk.request("send", to="pool", timeout=PATIENCE) is None
+    assert (await asyncio.wait_for(log.get(), PATIENCE)).sender == "pool"
+    assert await desk.request("request", to="pool", timeout=PATIENCE) == ("x", "pool")
+    assert await desk.request("y", to="async", timeout=PATIENCE) == ("y", "async")
+    assert await desk.request("publish", to="pool", timeout=PATIENCE) == 0
+    await desk.share({"a": 1}, to="pool")
+    assert await desk.request("context", to="pool", timeout=PATIENCE) == {"a": 1}
 
 
 @pytest.mark.promise("P12.46", "P12.48")
 @pytest.mark.parametrize("what", ["send", "request", "publish", "context"])
-def test_an_agent_in_a_process_is_told_that_it_has_no_node(run: Run, what: str) -> None:
-    async def story(node: tw.Node) -> None:
-        node.pool(agents.Sending, workers=1, kind="process", id="pool")
-        desk = node.agent(nothing, id="desk")
-        with pytest.raises(tw.InvalidArgument, match=r"agent 'pool': this instance is in a worker process"):
-            await desk.request(what, to="pool", timeout=PATIENCE)
-        assert await desk.request("show", to="pool", timeout=PATIENCE) == "<Sending 'pool', busy>"
-
-    run(story)
+async def test_an_agent_in_a_process_is_told_that_it_has_no_node(node: tw.Node, what: str) -> None:
+    node.pool(agents.Sending, workers=1, kind="process", id="pool")
+    desk = node.agent(nothing, id="desk")
+    with pytest.raises(tw.InvalidArgument, match=r"agent 'pool': this instance is in a worker process"):
+        await desk.request(what, to="pool", timeout=PATIENCE)
+    assert await desk.request("show", to="pool", timeout=PATIENCE) == "<Sending 'pool', busy>"
 
 
 @pytest.mark.promise("P12.32", "P12.54")
 @both
-def test_agents_that_cannot_start_fail_their_pool_which_nobody_finds_any_more(run: Run, kind: str) -> None:
-    async def story(node: tw.Node) -> None:
-        pool = node.pool(agents.NoStart, workers=2, kind=kind, id="bad", capabilities=["c"])
-        desk = node.agent(nothing, id="desk")
-        # Which one it is depends on how far the end of the pool has come.
-        with pytest.raises((tw.PoolFailed, tw.ActorStopped, tw.NoSuchTarget)) as caught:
-            await desk.request(1, to="bad", timeout=PATIENCE)
-        if isinstance(caught.value, tw.PoolFailed):
-            assert "no model here" in str(caught.value)
-        ledger = await pool.stop()
-        assert pool.state == "failed"
-        assert ledger.balanced
-        with pytest.raises(tw.NoSuchTarget):
-            desk.tell(1, capability="c")
-
-    run(story)
+async def test_agents_that_cannot_start_fail_their_pool_which_nobody_finds_any_more(node: tw.Node, kind: str) -> None:
+    pool = node.pool(agents.NoStart, workers=2, kind=kind, id="bad", capabilities=["c"])
+    desk = node.agent(nothing, id="desk")
+    # Which one it is depends on how far the end of the pool has come.
+    with pytest.raises((tw.PoolFailed, tw.ActorStopped, tw.NoSuchTarget)) as caught:
+        await desk.request(1, to="bad", timeout=PATIENCE)
+    if isinstance(caught.value, tw.PoolFailed):
+        assert "no model here" in str(caught.value)
+    ledger = await pool.stop()
+    assert pool.state == "failed"
+    assert ledger.balanced
+    with pytest.raises(tw.NoSuchTarget):
+        desk.tell(1, capability="c")
 
 
 @pytest.mark.promise("P12.53")
 @both
-def test_the_end_of_the_agent_is_the_end_of_the_pool(run: Run, kind: str) -> None:
-    async def story(node: tw.Node) -> None:
-        pool = node.pool(agents.Counter, workers=1, kind=kind)
-        desk = node.agent(nothing, id="desk")
-        desk.tell(1, type="counter")
-        assert pool.agent is not None
-        ledger = await pool.agent.stop()
-        assert (ledger.accepted, ledger.handled) == (1, 1)
-        with pytest.raises(tw.PoolStopped):
-            await pool.submit(1)
-        assert (await pool.stop()).handled == 1
-
-    run(story)
+async def test_the_end_of_the_agent_is_the_end_of_the_pool(node: tw.Node, kind: str) -> None:
+    pool = node.pool(agents.Counter, workers=1, kind=kind)
+    desk = node.agent(nothing, id="desk")
+    desk.tell(1, type="counter")
+    assert pool.agent is not None
+    ledger = await pool.agent.stop()
+    assert (ledger.accepted, ledger.handled) == (1, 1)
+    with pytest.raises(tw.PoolStopped):
+        await pool.submit(1)
+    assert (await pool.stop()).handled == 1
 
 
 @pytest.mark.promise("P12.45")
-def test_a_payload_that_cannot_reach_a_process_fails_its_message_only(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        node.pool(agents.Counter, workers=1, kind="process", id="c", pickler="pickle")
-        desk = node.agent(nothing, id="desk")
-        with pytest.raises(tw.InvalidArgument, match=r"payload: <function .* can't be pickled for a worker process"):
-            await desk.request(lambda: 1, to="c", timeout=PATIENCE)
-        assert (await desk.request(1, to="c", timeout=PATIENCE))[1] == 101
-
-    run(story)
+async def test_a_payload_that_cannot_reach_a_process_fails_its_message_only(node: tw.Node) -> None:
+    node.pool(agents.Counter, workers=1, kind="process", id="c", pickler="pickle")
+    desk = node.agent(nothing, id="desk")
+    with pytest.raises(tw.InvalidArgument, match=r"payload: <function .* can't be pickled for a worker process"):
+        await desk.request(lambda: 1, to="c", timeout=PATIENCE)
+    assert (await desk.request(1, to="c", timeout=PATIENCE))[1] == 101
 
 
 @pytest.mark.parametrize(

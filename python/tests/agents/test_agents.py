@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import tidewire as tw
 
-Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0
 
 
@@ -45,18 +44,15 @@ class Gate:
 
 @pytest.mark.promise("P11.9")
 @pytest.mark.parametrize("value", [0, "", None, [], {}, False, 0.0, (), {"a": 1}, [1, 2], b"x", object()])
-def test_a_request_gets_whatever_the_handler_returns(run: Run, value: object) -> None:
-    async def story(node: tw.Node) -> None:
-        async def later(payload: object) -> object:
-            return payload
+async def test_a_request_gets_whatever_the_handler_returns(node: tw.Node, value: object) -> None:
+    async def later(payload: object) -> object:
+        return payload
 
-        node.agent(lambda payload: payload, id="plain")
-        node.agent(later, id="later")
-        asker = node.agent(nothing, id="asker")
-        for to in ("plain", "later"):
-            assert await asker.request(value, to=to) is value
-
-    run(story)
+    node.agent(lambda payload: payload, id="plain")
+    node.agent(later, id="later")
+    asker = node.agent(nothing, id="asker")
+    for to in ("plain", "later"):
+        assert await asker.request(value, to=to) is value
 
 
 def test_ten_thousand_messages_of_each_priority_keep_their_order(node: tw.Node) -> None:
@@ -96,23 +92,20 @@ def test_twenty_nested_requests_end_with_any_number_of_threads(threads: int, dep
         assert outside.sync.request(depth, to=f"agent-{depth}", timeout=PATIENCE) == depth
 
 
-def test_the_error_of_a_handler_reaches_the_requester(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        class NotThatOne(Exception):
-            pass
+async def test_the_error_of_a_handler_reaches_the_requester(node: tw.Node) -> None:
+    class NotThatOne(Exception):
+        pass
 
-        def handler(payload: object) -> None:
-            raise NotThatOne(f"no {payload}")
+    def handler(payload: object) -> None:
+        raise NotThatOne(f"no {payload}")
 
-        node.agent(handler, id="a")
-        asker = node.agent(nothing, id="asker")
-        with pytest.raises(NotThatOne, match="no 3"):
-            await asker.request(3, to="a", timeout=PATIENCE)
-        (letter,) = node.dead_letters.list(name="a")
-        assert letter.reason == "failed"
-        assert "raise NotThatOne" in (letter.traceback or "")
-
-    run(story)
+    node.agent(handler, id="a")
+    asker = node.agent(nothing, id="asker")
+    with pytest.raises(NotThatOne, match="no 3"):
+        await asker.request(3, to="a", timeout=PATIENCE)
+    (letter,) = node.dead_letters.list(name="a")
+    assert letter.reason == "failed"
+    assert "raise NotThatOne" in (letter.traceback or "")
 
 
 @pytest.mark.promise("P11.5")
@@ -212,33 +205,28 @@ def test_a_broadcast_reaches_everybody_else_and_a_full_one_harms_nobody(node: tw
     assert [letter.message.payload for letter in letters] == ["x", "z"]
 
 
-def test_a_thousand_cancelled_requests_leave_nothing_behind(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        release = asyncio.Event()
-        begun = asyncio.Event()
+async def test_a_thousand_cancelled_requests_leave_nothing_behind(node: tw.Node) -> None:
+    release = asyncio.Event()
+    begun = asyncio.Event()
 
-        async def handler(payload: object) -> None:
-            begun.set()
-            await release.wait()
+    async def handler(payload: object) -> None:
+        begun.set()
+        await release.wait()
 
-        node.agent(handler, id="a")
-        asker = node.agent(nothing, id="asker")
-        tasks = [asyncio.ensure_future(_await(asker.request(n, to="a"))) for n in range(1_000)]
-        await asyncio.wait_for(begun.wait(), PATIENCE)
-        for task in tasks:
-            task.cancel()
-        assert all(
-            isinstance(end, asyncio.CancelledError) for end in await asyncio.gather(*tasks, return_exceptions=True)
-        )
-        statistics = node.statistics()
-        assert (statistics["timers"], statistics["waiting_for_others"]) == (0, 0)
-        release.set()
-        ledger = await node.agents.list()[0].stop()
-        assert ledger.accepted == 1_000
-        assert ledger.handled + ledger.dead_lettered == 1_000
-        assert ledger.handled <= 1, "what nobody waits for is not begun"
-
-    run(story)
+    node.agent(handler, id="a")
+    asker = node.agent(nothing, id="asker")
+    tasks = [asyncio.ensure_future(_await(asker.request(n, to="a"))) for n in range(1_000)]
+    await asyncio.wait_for(begun.wait(), PATIENCE)
+    for task in tasks:
+        task.cancel()
+    assert all(isinstance(end, asyncio.CancelledError) for end in await asyncio.gather(*tasks, return_exceptions=True))
+    statistics = node.statistics()
+    assert (statistics["timers"], statistics["waiting_for_others"]) == (0, 0)
+    release.set()
+    ledger = await node.agents.list()[0].stop()
+    assert ledger.accepted == 1_000
+    assert ledger.handled + ledger.dead_lettered == 1_000
+    assert ledger.handled <= 1, "what nobody waits for is not begun"
 
 
 async def _await(awaitable: Any) -> Any:
@@ -354,29 +342,26 @@ def test_a_message_that_no_handler_takes_is_an_error_or_goes_to_unhandled(node: 
 
 
 @pytest.mark.promise("P11.9")
-def test_a_handler_can_answer_early_and_go_on(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        answered = asyncio.Event()
-        after: list[Any] = []
+async def test_a_handler_can_answer_early_and_go_on(node: tw.Node) -> None:
+    answered = asyncio.Event()
+    after: list[Any] = []
 
-        async def handler(payload: object, message: tw.Message) -> str:
-            assert message.respond("early")
-            await answered.wait()
-            after.append(payload)
-            with pytest.raises(tw.InvalidArgument, match="replied to already"):
-                message.respond("again")
-            return "late"
+    async def handler(payload: object, message: tw.Message) -> str:
+        assert message.respond("early")
+        await answered.wait()
+        after.append(payload)
+        with pytest.raises(tw.InvalidArgument, match="replied to already"):
+            message.respond("again")
+        return "late"
 
-        agent = node.agent(handler, id="a")
-        asker = node.agent(nothing, id="asker")
-        assert await asker.request(1, to="a", timeout=PATIENCE) == "early"
-        answered.set()
-        await agent.stop()
-        assert after == [1]
-        with pytest.raises(tw.InvalidArgument, match="second parameter"):
-            asker.respond(tw.Message(1), 2)
-
-    run(story)
+    agent = node.agent(handler, id="a")
+    asker = node.agent(nothing, id="asker")
+    assert await asker.request(1, to="a", timeout=PATIENCE) == "early"
+    answered.set()
+    await agent.stop()
+    assert after == [1]
+    with pytest.raises(tw.InvalidArgument, match="second parameter"):
+        asker.respond(tw.Message(1), 2)
 
 
 def test_status_follows_what_an_agent_does(node: tw.Node) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import pytest
 import tidewire as tw
-from home_support import PATIENCE, every_home, nodes, release, story
+from home_support import PATIENCE, every_home, nodes, release
 
 
 @dataclass
@@ -84,7 +84,6 @@ async def over(node: tw.Node, id: str, count: int) -> Any:
 
 @pytest.mark.promise("P17.78", "P17.86", "P17.88")
 @every_home
-@story
 async def test_messages_wait_for_an_agent_that_does_not_run_and_its_state_is_that_of_the_last_one(
     kind: str, tmp_path: Path
 ) -> None:
@@ -116,7 +115,6 @@ async def test_messages_wait_for_an_agent_that_does_not_run_and_its_state_is_tha
 
 @pytest.mark.promise("P17.79", "P17.84", "P17.91", "P17.93")
 @every_home
-@story
 async def test_a_handler_that_raises_has_changed_and_sent_nothing_and_its_message_is_tried_again(
     kind: str, tmp_path: Path
 ) -> None:
@@ -145,7 +143,6 @@ async def test_a_handler_that_raises_has_changed_and_sent_nothing_and_its_messag
 
 @pytest.mark.promise("P17.80", "P17.81")
 @every_home
-@story
 async def test_one_process_at_a_time_has_an_agent(kind: str, tmp_path: Path) -> None:
     if kind == "folder":
         pytest.skip("one process has a folder")
@@ -168,7 +165,6 @@ async def test_one_process_at_a_time_has_an_agent(kind: str, tmp_path: Path) -> 
         assert second.state == Sums({"anna": 5}, 1)
 
 
-@story
 async def test_plain_handlers_send_with_their_state_and_inboxes_are_handled_several_at_once(tmp_path: Path) -> None:
     class Plain(tw.Agent):
         def __init__(self) -> None:
@@ -204,7 +200,6 @@ async def test_plain_handlers_send_with_their_state_and_inboxes_are_handled_seve
 
 
 @pytest.mark.promise("P17.85")
-@story
 async def test_a_wrong_durable_setting_is_refused_with_field_and_fix(tmp_path: Path) -> None:
     async with tw.Node(data=tmp_path) as node:
         desk = node.agent(lambda payload: None, id="desk")
@@ -282,7 +277,6 @@ def child(url: str, id: str) -> subprocess.Popen[str]:
 
 @pytest.mark.promise("P17.92")
 @pytest.mark.parametrize("kind", ["hub", "nats"])
-@story
 async def test_a_message_that_kills_each_process_that_has_it_ends_in_the_dead_letters(
     kind: str, tmp_path: Path
 ) -> None:
@@ -318,7 +312,6 @@ async def test_a_message_that_kills_each_process_that_has_it_ends_in_the_dead_le
 
 @pytest.mark.promise("P17.79", "P17.82", "P17.83", "P17.87", "P17.89")
 @pytest.mark.parametrize("kind", ["hub", "nats"])
-@story
 async def test_a_conversation_ends_with_the_same_sums_although_its_processes_are_killed(
     kind: str, tmp_path: Path
 ) -> None:
@@ -373,7 +366,6 @@ async def tidewire(*args: object, json_wanted: bool = True) -> tuple[int, Any]:
     return ran.returncode, json.loads(text) if json_wanted and text.startswith(("{", "[")) else text
 
 
-@story
 async def test_durable_agents_are_listed_shown_and_their_dead_letters_requeued_and_dropped(tmp_path: Path) -> None:
     at = ("--at", tmp_path)
     async with tw.Node(data=tmp_path) as node:

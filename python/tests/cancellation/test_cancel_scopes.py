@@ -83,23 +83,20 @@ async def _waits(node: tw.Node, far: tw.Node) -> dict[str, Callable[[], Any]]:
 
 
 @pytest.mark.parametrize("what", WAITS)
-def test_a_cancel_scope_ends_its_own_wait_and_nothing_else(what: str) -> None:
-    async def main() -> None:
-        node = tw.Node()
-        node._bind_running_loop()
-        node.start()
-        await node.serve({"never": never, "endless": endless}, name="desk")
-        async with tw.Node(node.listen("tide://127.0.0.1:0").url) as far:
-            await far.until(lambda now: now["links"]["services"].get("desk") == 1)
-            wait = (await _waits(node, far))[what]
-            with anyio.move_on_after(0.05) as scope:
-                await wait()
-            assert scope.cancelled_caught
-            with pytest.raises(TimeoutError), anyio.fail_after(0.05):
-                await wait()
-        await node.stop(timeout=0)
-
-    anyio.run(main)
+async def test_a_cancel_scope_ends_its_own_wait_and_nothing_else(what: str) -> None:
+    node = tw.Node()
+    node._bind_running_loop()
+    node.start()
+    await node.serve({"never": never, "endless": endless}, name="desk")
+    async with tw.Node(node.listen("tide://127.0.0.1:0").url) as far:
+        await far.until(lambda now: now["links"]["services"].get("desk") == 1)
+        wait = (await _waits(node, far))[what]
+        with anyio.move_on_after(0.05) as scope:
+            await wait()
+        assert scope.cancelled_caught
+        with pytest.raises(TimeoutError), anyio.fail_after(0.05):
+            await wait()
+    await node.stop(timeout=0)
 
 
 def _cancelled_with(of: Callable[[tw.ActorRef, tw.Node], Any]) -> tuple[Any, ...]:

@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 import tidewire as tw
 from cancel_support import PATIENCE, Story, cancel_each_wait
-from home_support import nodes, story
+from home_support import nodes
 
 
 @pytest.mark.promise("P17.102")
 @pytest.mark.parametrize("kind", ["hub", "nats"])
-@story
 async def test_a_node_whose_entry_was_cancelled_has_left(kind: str, tmp_path: Path) -> None:
     async def block(url: str, name: str) -> None:
         async with tw.Node(url, name=name, inspect=False) as node:
@@ -107,7 +106,6 @@ async def stream_argument(client: Any) -> None:
 @pytest.mark.parametrize(
     "work", [call, plain_call, stream_call, stream_block, stream_argument], ids=lambda one: one.__name__
 )
-@story
 async def test_a_call_can_be_cancelled_at_each_wait(kind: str, work: Callable[[Any], Any], tmp_path: Path) -> None:
     async def attempt(owner: tw.Node, shop: Shop, client: Any) -> Story:
         yield work(client)
@@ -234,7 +232,6 @@ async def node_life(one: tw.Node, other: tw.Node, name: str) -> Story:
     "case", [serving, agent_request, actor_life, pool_life, pool_until, node_life], ids=lambda case: case.__name__
 )
 @pytest.mark.parametrize("kind", ["folder", "hub"])
-@story
 async def test_work_of_a_node_can_be_cancelled_at_each_wait(
     kind: str, case: Callable[..., Story], tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from home_support import every_home, nodes, story
+from home_support import every_home, nodes
 
 
 async def read_with_cancels(items: AsyncIterator[Any], count: int, seed: int) -> list[Any]:
@@ -31,7 +31,6 @@ async def read_with_cancels(items: AsyncIterator[Any], count: int, seed: int) ->
 @pytest.mark.promise("P17.94")
 @every_home
 @pytest.mark.parametrize("seed", range(3))
-@story
 async def test_a_replay_that_follows_goes_on_after_reads_that_were_cancelled(
     kind: str, seed: int, tmp_path: Path
 ) -> None:
@@ -49,7 +48,6 @@ async def test_a_replay_that_follows_goes_on_after_reads_that_were_cancelled(
 
 @pytest.mark.promise("P17.94")
 @every_home
-@story
 async def test_a_watch_goes_on_after_a_read_that_timed_out(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path) as (one, other):
         bucket = await one.kv("limits")
@@ -63,7 +61,6 @@ async def test_a_watch_goes_on_after_a_read_that_timed_out(kind: str, tmp_path: 
 
 
 @pytest.mark.promise("P17.94")
-@story
 async def test_a_watch_of_services_goes_on_after_a_read_that_timed_out() -> None:
     async with tw.Node() as node:
         changes = node.watch_services("shop")
@@ -77,7 +74,6 @@ async def test_a_watch_of_services_goes_on_after_a_read_that_timed_out() -> None
 
 
 @pytest.mark.promise("P17.94")
-@story
 async def test_an_iterator_of_a_method_goes_on_after_a_read_that_timed_out() -> None:
     gates: list[asyncio.Event] = [asyncio.Event() for _ in range(3)]
     ended = asyncio.Event()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import tidewire as tw
 from cancel_support import PATIENCE, Story, cancel_each_wait
-from home_support import nodes, story
+from home_support import nodes
 
 LONG = 600.0
 """A time that is over long after the story."""
@@ -240,7 +240,6 @@ ROUNDS = {single_active: 12, single_stop: 12, single_stop_busy: 12, durable_stop
 @pytest.mark.promise("P17.102", "P17.103", "P17.118")
 @pytest.mark.parametrize("case", HOME_CASES, ids=lambda case: case.__name__)
 @pytest.mark.parametrize("kind", ["folder", "hub", "nats"])
-@story
 async def test_durable_services_can_be_cancelled_at_each_wait(
     kind: str, case: Callable[..., Story], tmp_path: Path
 ) -> None:
@@ -251,7 +250,6 @@ async def test_durable_services_can_be_cancelled_at_each_wait(
 
 
 @pytest.mark.parametrize("kind", ["folder", "hub", "nats"])
-@story
 async def test_a_command_that_meets_a_stop_of_its_worker_goes_to_the_next_one_at_once(
     kind: str, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import tidewire as tw
 from cancel_support import PATIENCE, Story, cancel_each_wait
-from home_support import nodes, story
+from home_support import nodes
 
 LONG = 600.0
 """A time that is over long after the story."""
@@ -269,7 +269,6 @@ HOME_CASES = [
 @pytest.mark.promise("P17.102", "P17.103", "P17.118")
 @pytest.mark.parametrize("case", HOME_CASES, ids=lambda case: case.__name__)
 @pytest.mark.parametrize("kind", ["folder", "hub", "nats"])
-@story
 async def test_calls_of_storage_can_be_cancelled_at_each_wait(
     kind: str, case: Callable[..., Story], tmp_path: Path
 ) -> None:

@@ -10,13 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from home_support import every_home, nodes, story
+from home_support import every_home, nodes
 
 
 @pytest.mark.promise("P17.95")
 @every_home
 @pytest.mark.parametrize("seed", range(2))
-@story
 async def test_no_schedule_of_cancelled_fetches_ends_an_event(kind: str, seed: int, tmp_path: Path) -> None:
     chosen, count = random.Random(seed), 60
     async with nodes(kind, tmp_path) as (one, other):
@@ -46,7 +45,6 @@ async def test_no_schedule_of_cancelled_fetches_ends_an_event(kind: str, seed: i
 
 @pytest.mark.promise("P17.95")
 @every_home
-@story
 async def test_a_fetch_that_was_given_up_leaves_the_event_to_another_reader(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path) as (one, other):
         stream = await one.stream("orders", subjects=["orders.>"])
@@ -65,7 +63,6 @@ async def test_a_fetch_that_was_given_up_leaves_the_event_to_another_reader(kind
 @pytest.mark.promise("P17.96")
 @pytest.mark.promise("P17.100")
 @every_home
-@story
 async def test_events_that_a_closed_consumer_gives_back_use_up_no_attempt(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path, 1) as (node,):
         stream = await node.stream("orders", subjects=["orders.>"])
@@ -84,7 +81,6 @@ async def test_events_that_a_closed_consumer_gives_back_use_up_no_attempt(kind: 
 
 
 @every_home
-@story
 async def test_an_acquisition_that_was_cancelled_leaves_the_lease_free(kind: str, tmp_path: Path) -> None:
     chosen = random.Random(7)
     async with nodes(kind, tmp_path) as (one, other):
@@ -106,7 +102,6 @@ async def test_an_acquisition_that_was_cancelled_leaves_the_lease_free(kind: str
 
 @pytest.mark.promise("P17.96")
 @every_home
-@story
 async def test_a_cancellation_while_a_lease_is_released_arrives_and_the_lease_is_free(
     kind: str, tmp_path: Path
 ) -> None:

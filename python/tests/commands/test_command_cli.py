@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tidewire as tw
-from home_support import PATIENCE, story
+from home_support import PATIENCE
 
 
 class Books(tw.Service):
@@ -44,7 +44,6 @@ async def tidewire(*args: object, json_wanted: bool = True) -> tuple[int, Any]:
     return ran.returncode, lines[0] if len(lines) == 1 else lines
 
 
-@story
 async def test_commands_are_listed_shown_watched_tried_again_and_cancelled(tmp_path: Path) -> None:
     async with tw.Node(data=tmp_path) as hub:
         at = ("--at", hub.listen("tide://127.0.0.1:0").url)
@@ -83,7 +82,6 @@ async def test_commands_are_listed_shown_watched_tried_again_and_cancelled(tmp_p
         assert (code, told["error"]["code"]) == (2, "invalid_argument")
 
 
-@story
 async def test_commands_of_a_folder_are_looked_at_while_no_process_has_it(tmp_path: Path) -> None:
     async with tw.Node(data=tmp_path) as node:
         await node.client(Books).close_year.start(2026, id="one")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -42,34 +41,32 @@ def up(started: Programs, file: Path, *options: str) -> dict[str, object]:
     return dict(json.loads(said))
 
 
-def test_a_file_says_where_a_hub_listens_and_what_each_token_allows(started: Programs, certificates: Path) -> None:
+async def test_a_file_says_where_a_hub_listens_and_what_each_token_allows(
+    started: Programs, certificates: Path
+) -> None:
     file = certificates / "hub.toml"
     file.write_text(FILE)
     said = up(started, file)
     plain, secured = said["urls"]
     assert (said["hub"], secured.startswith("tide+tls://")) == ("harbour", True)
+    tls = tw.Tls(ca=certificates / "ca.pem")
+    async with (
+        tw.Node(plain, name="server", token=SECRET) as server,
+        tw.Node(secured, name="ann", token=OTHER, tls=tls) as ann,
+    ):
+        users = []
 
-    async def story() -> None:
-        tls = tw.Tls(ca=certificates / "ca.pem")
-        async with (
-            tw.Node(plain, name="server", token=SECRET) as server,
-            tw.Node(secured, name="ann", token=OTHER, tls=tls) as ann,
-        ):
-            users = []
+        async def quote() -> None:
+            users.append(tw.context().user)
 
-            async def quote() -> None:
-                users.append(tw.context().user)
-
-            await server.serve({"quote": quote}, name="pricing")
-            await server.serve({"quote": quote}, name="secrets")
-            await ann.client("pricing").quote()
-            assert users == ["ann"]
-            with pytest.raises(tw.Unauthorized, match="not allowed with this token"):
-                await ann.client("secrets").quote()
-            with pytest.raises(tw.Unauthorized, match=r'"orders\.x" is not allowed with this token'):
-                await ann.subscribe("orders.x", print)
-
-    asyncio.run(story())
+        await server.serve({"quote": quote}, name="pricing")
+        await server.serve({"quote": quote}, name="secrets")
+        await ann.client("pricing").quote()
+        assert users == ["ann"]
+        with pytest.raises(tw.Unauthorized, match="not allowed with this token"):
+            await ann.client("secrets").quote()
+        with pytest.raises(tw.Unauthorized, match=r'"orders\.x" is not allowed with this token'):
+            await ann.subscribe("orders.x", print)
 
 
 def test_options_win_over_the_file(started: Programs, certificates: Path) -> None:

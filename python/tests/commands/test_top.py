@@ -87,19 +87,16 @@ def test_services_are_seen_in_statistics_and_in_the_table(place: Path) -> None:
     assert line.split()[:3] == ["math", "blue", "0"]
 
 
-def test_agents_of_other_nodes_are_looked_at_there(place: Path) -> None:
-    async def story() -> None:
-        async with tw.Node(name="hub", inspect=True) as hub:
-            (path,) = place.iterdir()
-            url = hub.listen("tide://127.0.0.1:0").url
-            async with tw.Node(url, name="other") as other:
-                hub.agent(abs, id="here")
-                other.agent(abs, id="there")
-                await hub.until(lambda _: "there" in hub.agents, PATIENCE_S)
-                seen = await asyncio.to_thread(ask, path, "statistics")
-                assert [row["id"] for row in seen["agents"]] == ["here"]
-
-    asyncio.run(story())
+async def test_agents_of_other_nodes_are_looked_at_there(place: Path) -> None:
+    async with tw.Node(name="hub", inspect=True) as hub:
+        (path,) = place.iterdir()
+        url = hub.listen("tide://127.0.0.1:0").url
+        async with tw.Node(url, name="other") as other:
+            hub.agent(abs, id="here")
+            other.agent(abs, id="there")
+            await hub.until(lambda _: "there" in hub.agents, PATIENCE_S)
+            seen = await asyncio.to_thread(ask, path, "statistics")
+            assert [row["id"] for row in seen["agents"]] == ["here"]
 
 
 def test_statistics_do_not_load_what_is_not_used() -> None:

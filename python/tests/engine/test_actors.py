@@ -57,26 +57,23 @@ def test_messages_are_passed_by_reference(node: tw.Node) -> None:
     assert node.sync.ask(node.spawn(lambda message: message), box) is box
 
 
-def test_the_sender_is_known_and_can_be_answered(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        heard: asyncio.Queue[Any] = asyncio.Queue(10)
+async def test_the_sender_is_known_and_can_be_answered(node: tw.Node) -> None:
+    heard: asyncio.Queue[Any] = asyncio.Queue(10)
 
-        async def listener(message: Any, ctx: tw.Context) -> None:
-            if message == "go":
-                echo.tell("hello")
-            else:
-                await heard.put((message, ctx.sender))
+    async def listener(message: Any, ctx: tw.Context) -> None:
+        if message == "go":
+            echo.tell("hello")
+        else:
+            await heard.put((message, ctx.sender))
 
-        def echo_back(message: Any, ctx: tw.Context) -> None:
-            assert ctx.sender is not None
-            ctx.sender.tell(message.upper())
+    def echo_back(message: Any, ctx: tw.Context) -> None:
+        assert ctx.sender is not None
+        ctx.sender.tell(message.upper())
 
-        echo = node.spawn(echo_back)
-        ref = node.spawn(listener)
-        ref.tell("go")
-        assert await heard.get() == ("HELLO", echo)
-
-    run(story)
+    echo = node.spawn(echo_back)
+    ref = node.spawn(listener)
+    ref.tell("go")
+    assert await heard.get() == ("HELLO", echo)
 
 
 @pytest.mark.promise("P4.3")
@@ -182,27 +179,24 @@ def test_children_stop_with_their_parent_and_watchers_are_told(node: tw.Node) ->
 
 
 @pytest.mark.promise("P1.1", "P1.3")
-def test_coroutines_handle_one_message_at_a_time_unless_asked_otherwise(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        inside = most = 0
+async def test_coroutines_handle_one_message_at_a_time_unless_asked_otherwise(node: tw.Node) -> None:
+    inside = most = 0
 
-        async def slow(_: object) -> None:
-            nonlocal inside, most
-            inside += 1
-            most = max(most, inside)
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            inside -= 1
+    async def slow(_: object) -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        inside -= 1
 
-        for concurrency, expected in ((1, 1), (8, 8)):
-            most = 0
-            ref = node.spawn(slow, concurrency=concurrency)
-            for n in range(40):
-                await ref.send(n)
-            assert (await ref.stop()).handled == 40
-            assert most == expected
-
-    run(story)
+    for concurrency, expected in ((1, 1), (8, 8)):
+        most = 0
+        ref = node.spawn(slow, concurrency=concurrency)
+        for n in range(40):
+            await ref.send(n)
+        assert (await ref.stop()).handled == 40
+        assert most == expected
 
 
 def test_coroutine_actors_work_without_a_loop_of_the_users(node: tw.Node) -> None:
@@ -224,27 +218,24 @@ def test_reprs_say_what_something_is(node: tw.Node) -> None:
 
 
 @pytest.mark.promise("P10.3")
-def test_handlers_that_await_are_timed_with_what_they_await(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        async def slow(message: float) -> None:
-            await asyncio.sleep(message)
+async def test_handlers_that_await_are_timed_with_what_they_await(node: tw.Node) -> None:
+    async def slow(message: float) -> None:
+        await asyncio.sleep(message)
 
-        async def fails(message: float) -> None:
-            await asyncio.sleep(message)
-            raise KeyError(message)
+    async def fails(message: float) -> None:
+        await asyncio.sleep(message)
+        raise KeyError(message)
 
-        for handler in (slow, fails):
-            ref = node.spawn(handler)
-            with contextlib.suppress(KeyError):
-                await ref.ask(0.03)
-            handling = ref.statistics()["handling"]
-            assert handling["samples"] == 1
-            assert handling["p50_us"] >= 28_000
-        many = node.spawn(slow, concurrency=8)
-        await asyncio.gather(*(many.ask(0.0) for _ in range(256)))
-        assert 64 <= many.statistics()["handling"]["samples"] < 256
-
-    run(story)
+    for handler in (slow, fails):
+        ref = node.spawn(handler)
+        with contextlib.suppress(KeyError):
+            await ref.ask(0.03)
+        handling = ref.statistics()["handling"]
+        assert handling["samples"] == 1
+        assert handling["p50_us"] >= 28_000
+    many = node.spawn(slow, concurrency=8)
+    await asyncio.gather(*(many.ask(0.0) for _ in range(256)))
+    assert 64 <= many.statistics()["handling"]["samples"] < 256
 
 
 def test_an_unknown_dispatcher_names_those_there_are(node: tw.Node) -> None:
@@ -254,22 +245,19 @@ def test_an_unknown_dispatcher_names_those_there_are(node: tw.Node) -> None:
 
 
 @pytest.mark.promise("P2.2")
-def test_coroutines_of_one_actor_begin_in_the_order_of_its_messages(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        draws = random.Random(13)
-        begun: list[int] = []
+async def test_coroutines_of_one_actor_begin_in_the_order_of_its_messages(node: tw.Node) -> None:
+    draws = random.Random(13)
+    begun: list[int] = []
 
-        async def receive(number: int) -> None:
-            begun.append(number)
-            for _ in range(draws.choice((0, 0, 1, 2, 5))):
-                await asyncio.sleep(0)
+    async def receive(number: int) -> None:
+        begun.append(number)
+        for _ in range(draws.choice((0, 0, 1, 2, 5))):
+            await asyncio.sleep(0)
 
-        ref = node.spawn(receive, concurrency=8, mailbox=5_000)
-        for number in range(5_000):
-            await ref.send(number)
-            if draws.random() < 0.1:
-                await asyncio.sleep(0)
-        await node.idle(60)
-        assert begun == list(range(5_000))
-
-    run(story)
+    ref = node.spawn(receive, concurrency=8, mailbox=5_000)
+    for number in range(5_000):
+        await ref.send(number)
+        if draws.random() < 0.1:
+            await asyncio.sleep(0)
+    await node.idle(60)
+    assert begun == list(range(5_000))

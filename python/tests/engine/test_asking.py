@@ -21,60 +21,51 @@ def broken(message: object) -> None:
 
 
 @pytest.mark.promise("P4.9")
-def test_a_handler_goes_on_after_the_deadline_of_its_ask_and_can_look(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        gate, looks = asyncio.Event(), asyncio.Queue[bool](10)
+async def test_a_handler_goes_on_after_the_deadline_of_its_ask_and_can_look(node: tw.Node) -> None:
+    gate, looks = asyncio.Event(), asyncio.Queue[bool](10)
 
-        async def look(_: str, ctx: tw.Context) -> None:
-            looks.put_nowait(ctx.cancelled)
-            await gate.wait()
-            looks.put_nowait(ctx.cancelled)
+    async def look(_: str, ctx: tw.Context) -> None:
+        looks.put_nowait(ctx.cancelled)
+        await gate.wait()
+        looks.put_nowait(ctx.cancelled)
 
-        asking = asyncio.ensure_future(node.spawn(look).ask("x", timeout=0.2))
-        assert await looks.get() is False
-        with pytest.raises(tw.AskTimeout):
-            await asking
-        gate.set()
-        assert await looks.get() is True
-
-    run(story)
+    asking = asyncio.ensure_future(node.spawn(look).ask("x", timeout=0.2))
+    assert await looks.get() is False
+    with pytest.raises(tw.AskTimeout):
+        await asking
+    gate.set()
+    assert await looks.get() is True
 
 
 @pytest.mark.promise("P16.22")
 @pytest.mark.filterwarnings("ignore:ask was never awaited")
-def test_an_ask_that_is_thrown_away_was_sent_and_is_cancelled(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        gate, looks = asyncio.Event(), asyncio.Queue[tuple[str, bool]](10)
+async def test_an_ask_that_is_thrown_away_was_sent_and_is_cancelled(node: tw.Node) -> None:
+    gate, looks = asyncio.Event(), asyncio.Queue[tuple[str, bool]](10)
 
-        async def look(message: str, ctx: tw.Context) -> None:
-            await gate.wait()
-            looks.put_nowait((message, ctx.cancelled))
+    async def look(message: str, ctx: tw.Context) -> None:
+        await gate.wait()
+        looks.put_nowait((message, ctx.cancelled))
 
-        asked = node.spawn(look)
-        asked.tell("first")
-        asked.ask("thrown away")
-        asked.ask("awaited", timeout=None).cancel()
-        gc.collect()
-        gate.set()
-        asked.tell("last")
-        assert [await looks.get() for _ in range(2)] == [("first", False), ("last", False)]
-
-    run(story)
+    asked = node.spawn(look)
+    asked.tell("first")
+    asked.ask("thrown away")
+    asked.ask("awaited", timeout=None).cancel()
+    gc.collect()
+    gate.set()
+    asked.tell("last")
+    assert [await looks.get() for _ in range(2)] == [("first", False), ("last", False)]
 
 
-def test_an_error_arrives_as_it_was_raised_with_its_traceback(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        async def broken_coroutine(message: object) -> None:
-            broken(message)
+async def test_an_error_arrives_as_it_was_raised_with_its_traceback(node: tw.Node) -> None:
+    async def broken_coroutine(message: object) -> None:
+        broken(message)
 
-        for target in (broken, broken_coroutine):
-            ref = node.spawn(target)
-            with pytest.raises(KeyError) as caught:
-                await ref.ask("x")
-            lines = traceback.format_exception(caught.value)
-            assert any("in broken" in line and __file__ in line for line in lines), lines
-
-    run(story)
+    for target in (broken, broken_coroutine):
+        ref = node.spawn(target)
+        with pytest.raises(KeyError) as caught:
+            await ref.ask("x")
+        lines = traceback.format_exception(caught.value)
+        assert any("in broken" in line and __file__ in line for line in lines), lines
 
 
 @pytest.mark.promise("P7.1", "P7.2", "P16.6")
@@ -111,125 +102,107 @@ def test_an_error_whose_message_can_not_be_made_is_logged_and_arrives(caplog: py
 
 
 @pytest.mark.promise("P4.7", "P4.8", "P4.10")
-def test_a_deadline_ends_the_wait_and_the_message_is_not_handled(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        gate, handled = asyncio.Event(), []
+async def test_a_deadline_ends_the_wait_and_the_message_is_not_handled(node: tw.Node) -> None:
+    gate, handled = asyncio.Event(), []
 
-        async def slow(message: str) -> None:
-            handled.append(message)
-            await gate.wait()
+    async def slow(message: str) -> None:
+        handled.append(message)
+        await gate.wait()
 
-        ref = node.spawn(slow)
-        first = asyncio.ensure_future(ref.ask("first"))
-        await asyncio.sleep(0)
-        with pytest.raises(tw.AskTimeout):
-            await ref.ask("second", timeout=0.01)
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(ref.ask("third"), 0.01)
-        gate.set()
-        await first
-        ledger = await ref.stop()
-        assert handled == ["first"]
-        assert (ledger.handled, ledger.dead_lettered) == (1, 2)
-        assert sorted(letter.reason for letter in node.dead_letters.list()) == ["cancelled", "expired"]
-
-    run(story)
+    ref = node.spawn(slow)
+    first = asyncio.ensure_future(ref.ask("first"))
+    await asyncio.sleep(0)
+    with pytest.raises(tw.AskTimeout):
+        await ref.ask("second", timeout=0.01)
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(ref.ask("third"), 0.01)
+    gate.set()
+    await first
+    ledger = await ref.stop()
+    assert handled == ["first"]
+    assert (ledger.handled, ledger.dead_lettered) == (1, 2)
+    assert sorted(letter.reason for letter in node.dead_letters.list()) == ["cancelled", "expired"]
 
 
-def test_asks_go_together_with_asyncios_tools(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        plain = node.spawn(lambda n: n + 1)
-        assert await asyncio.gather(*(plain.ask(n) for n in range(64))) == list(range(1, 65))
-        done, pending = await asyncio.wait([asyncio.ensure_future(plain.ask(n)) for n in range(3)])
-        assert not pending and sorted(task.result() for task in done) == [1, 2, 3]
-        assert await asyncio.shield(plain.ask(1)) == 2
+async def test_asks_go_together_with_asyncios_tools(node: tw.Node) -> None:
+    plain = node.spawn(lambda n: n + 1)
+    assert await asyncio.gather(*(plain.ask(n) for n in range(64))) == list(range(1, 65))
+    done, pending = await asyncio.wait([asyncio.ensure_future(plain.ask(n)) for n in range(3)])
+    assert not pending and sorted(task.result() for task in done) == [1, 2, 3]
+    assert await asyncio.shield(plain.ask(1)) == 2
 
-        async def in_a_task() -> Any:
-            return await plain.ask(5)
+    async def in_a_task() -> Any:
+        return await plain.ask(5)
 
-        assert await asyncio.create_task(in_a_task()) == 6
-
-    run(story)
+    assert await asyncio.create_task(in_a_task()) == 6
 
 
-def test_asks_that_were_cancelled_end_a_gather(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        async def never(_: object) -> None:
-            await asyncio.Event().wait()
+async def test_asks_that_were_cancelled_end_a_gather(node: tw.Node) -> None:
+    async def never(_: object) -> None:
+        await asyncio.Event().wait()
 
-        ref = node.spawn(never)
-        asks = [ref.ask(n, timeout=None) for n in range(3)]
-        together = asyncio.gather(*asks, return_exceptions=True)
-        for ask in asks:
-            ask.cancel()
-        results = await asyncio.wait_for(together, 10)
-        assert all(isinstance(result, asyncio.CancelledError) for result in results)
-        await ref.stop(drain=False, timeout=0.0)
-
-    run(story)
+    ref = node.spawn(never)
+    asks = [ref.ask(n, timeout=None) for n in range(3)]
+    together = asyncio.gather(*asks, return_exceptions=True)
+    for ask in asks:
+        ask.cancel()
+    results = await asyncio.wait_for(together, 10)
+    assert all(isinstance(result, asyncio.CancelledError) for result in results)
+    await ref.stop(drain=False, timeout=0.0)
 
 
 @pytest.mark.promise("P1.4", "P4.11")
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
-def test_a_ring_of_asks_is_reported_with_its_path(run: Any, kind: str) -> None:
-    async def story(node: tw.Node) -> None:
-        def plain(next_name: str, ctx: tw.Context) -> Any:
-            following = {"a": "b", "b": "c", "c": "a"}[next_name]
-            return ctx.node.sync.ask(ctx.node.lookup(next_name), following)
+async def test_a_ring_of_asks_is_reported_with_its_path(node: tw.Node, kind: str) -> None:
+    def plain(next_name: str, ctx: tw.Context) -> Any:
+        following = {"a": "b", "b": "c", "c": "a"}[next_name]
+        return ctx.node.sync.ask(ctx.node.lookup(next_name), following)
 
-        async def coroutine(next_name: str, ctx: tw.Context) -> Any:
-            following = {"a": "b", "b": "c", "c": "a"}[next_name]
-            return await ctx.node.lookup(next_name).ask(following)
+    async def coroutine(next_name: str, ctx: tw.Context) -> Any:
+        following = {"a": "b", "b": "c", "c": "a"}[next_name]
+        return await ctx.node.lookup(next_name).ask(following)
 
-        for name in ("a", "b", "c"):
-            node.spawn(plain if kind == "plain" else coroutine, name=name)
-        with pytest.raises(tw.AskCycle) as caught:
-            await node.lookup("a").ask("b", timeout=20)
-        assert [part.split()[0] for part in caught.value.path] == ["c", "a", "b", "c"]
-
-    run(story)
+    for name in ("a", "b", "c"):
+        node.spawn(plain if kind == "plain" else coroutine, name=name)
+    with pytest.raises(tw.AskCycle) as caught:
+        await node.lookup("a").ask("b", timeout=20)
+    assert [part.split()[0] for part in caught.value.path] == ["c", "a", "b", "c"]
 
 
 @pytest.mark.promise("P4.13")
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
-def test_actors_of_two_nodes_with_the_same_id_are_no_ring(run: Any, kind: str) -> None:
-    async def story(node: tw.Node) -> None:
-        async with tw.Node(name="other") as other:
-            answers = other.spawn(lambda message: message + 1, mailbox=tw.Mailbox(capacity=1))
+async def test_actors_of_two_nodes_with_the_same_id_are_no_ring(node: tw.Node, kind: str) -> None:
+    async with tw.Node(name="other") as other:
+        answers = other.spawn(lambda message: message + 1, mailbox=tw.Mailbox(capacity=1))
 
-            def plain(message: int, ctx: tw.Context) -> Any:
-                return ctx.node.sync.ask(answers, message)
+        def plain(message: int, ctx: tw.Context) -> Any:
+            return ctx.node.sync.ask(answers, message)
 
-            async def coroutine(message: int) -> Any:
-                return await answers.ask(message), (await answers.stop()).handled
+        async def coroutine(message: int) -> Any:
+            return await answers.ask(message), (await answers.stop()).handled
 
-            asks = node.spawn(plain if kind == "plain" else coroutine)
-            assert asks.id == answers.id
-            assert await asks.ask(1, timeout=20) == (2 if kind == "plain" else (2, 1))
-
-    run(story)
+        asks = node.spawn(plain if kind == "plain" else coroutine)
+        assert asks.id == answers.id
+        assert await asks.ask(1, timeout=20) == (2 if kind == "plain" else (2, 1))
 
 
 @pytest.mark.promise("P4.13")
-def test_a_task_that_outlives_its_handler_asks_the_same_actor(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        over = asyncio.Event()
-        tasks: list[asyncio.Task[Any]] = []
+async def test_a_task_that_outlives_its_handler_asks_the_same_actor(node: tw.Node) -> None:
+    over = asyncio.Event()
+    tasks: list[asyncio.Task[Any]] = []
 
-        async def later(actor: tw.ActorRef) -> Any:
-            await over.wait()
-            return await actor.ask("from the task")
+    async def later(actor: tw.ActorRef) -> Any:
+        await over.wait()
+        return await actor.ask("from the task")
 
-        async def receive(message: str, ctx: tw.Context) -> str:
-            if message == "begin":
-                tasks.append(asyncio.create_task(later(ctx.me)))
-            return message
+    async def receive(message: str, ctx: tw.Context) -> str:
+        if message == "begin":
+            tasks.append(asyncio.create_task(later(ctx.me)))
+        return message
 
-        assert await node.spawn(receive).ask("begin") == "begin"
-        over.set()
-        assert await tasks[0] == "from the task"
-
-    run(story)
+    assert await node.spawn(receive).ask("begin") == "begin"
+    over.set()
+    assert await tasks[0] == "from the task"
 
 
 def test_two_event_loops_can_ask_the_same_actor(node: tw.Node) -> None:
@@ -262,55 +235,46 @@ def test_waiting_for_what_is_done_already_returns_at_once(node: tw.Node) -> None
 @pytest.mark.promise("P8.12")
 @pytest.mark.parametrize("concurrency", [1, 2])
 @pytest.mark.parametrize("how", ["directly", "wait_for", "gather"])
-def test_a_coroutine_can_not_wait_for_its_own_stop(run: Any, how: str, concurrency: int) -> None:
-    async def story(node: tw.Node) -> None:
-        async def stops_itself(_: object, ctx: tw.Context) -> str:
-            stopping: Any = ctx.me.stop(timeout=30)
+async def test_a_coroutine_can_not_wait_for_its_own_stop(node: tw.Node, how: str, concurrency: int) -> None:
+    async def stops_itself(_: object, ctx: tw.Context) -> str:
+        stopping: Any = ctx.me.stop(timeout=30)
+        with pytest.raises(tw.AskCycle, match="its own stop"):
+            await {
+                "directly": lambda: stopping,
+                "wait_for": lambda: asyncio.wait_for(stopping, 50),
+                "gather": lambda: asyncio.gather(stopping),
+            }[how]()
+        return "goes on"
+
+    ref = node.spawn(stops_itself, concurrency=concurrency)
+    assert await asyncio.wait_for(ref.ask(1, timeout=40), 20) == "goes on"
+    assert (await ref.stop()).handled == 1
+
+
+async def test_an_agent_can_not_wait_for_its_own_stop(node: tw.Node) -> None:
+    class Ends(tw.Agent):
+        async def receive(self, payload: object) -> str:
             with pytest.raises(tw.AskCycle, match="its own stop"):
-                await {
-                    "directly": lambda: stopping,
-                    "wait_for": lambda: asyncio.wait_for(stopping, 50),
-                    "gather": lambda: asyncio.gather(stopping),
-                }[how]()
+                await self.stop(timeout=30)
             return "goes on"
 
-        ref = node.spawn(stops_itself, concurrency=concurrency)
-        assert await asyncio.wait_for(ref.ask(1, timeout=40), 20) == "goes on"
-        assert (await ref.stop()).handled == 1
-
-    run(story)
+    agent = node.agent(Ends)
+    other = node.agent(lambda payload: None)
+    assert await asyncio.wait_for(other.request("end", to=agent.id, timeout=40), 20) == "goes on"
 
 
-def test_an_agent_can_not_wait_for_its_own_stop(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        class Ends(tw.Agent):
-            async def receive(self, payload: object) -> str:
-                with pytest.raises(tw.AskCycle, match="its own stop"):
-                    await self.stop(timeout=30)
-                return "goes on"
+async def test_a_task_that_a_handler_has_started_can_wait_for_the_stop_of_its_actor(node: tw.Node) -> None:
+    tasks: list[asyncio.Task[tw.Ledger]] = []
 
-        agent = node.agent(Ends)
-        other = node.agent(lambda payload: None)
-        assert await asyncio.wait_for(other.request("end", to=agent.id, timeout=40), 20) == "goes on"
+    async def stop_later(ref: tw.ActorRef) -> tw.Ledger:
+        return await ref.stop(timeout=20)
 
-    run(story)
+    async def ends(_: object, ctx: tw.Context) -> None:
+        tasks.append(asyncio.create_task(stop_later(ctx.me)))
+        await asyncio.sleep(0)
 
-
-def test_a_task_that_a_handler_has_started_can_wait_for_the_stop_of_its_actor(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        tasks: list[asyncio.Task[tw.Ledger]] = []
-
-        async def stop_later(ref: tw.ActorRef) -> tw.Ledger:
-            return await ref.stop(timeout=20)
-
-        async def ends(_: object, ctx: tw.Context) -> None:
-            tasks.append(asyncio.create_task(stop_later(ctx.me)))
-            await asyncio.sleep(0)
-
-        await node.spawn(ends).ask(1)
-        assert (await tasks[0]).handled == 1
-
-    run(story)
+    await node.spawn(ends).ask(1)
+    assert (await tasks[0]).handled == 1
 
 
 def pipes() -> set[str]:

@@ -100,26 +100,23 @@ def test_asyncio_takes_it_in_every_way(what: str) -> None:
     with_maker(what, story)
 
 
-def test_a_future_raises_in_its_waiters_and_goes_on_without_them() -> None:
+async def test_a_future_raises_in_its_waiters_and_goes_on_without_them() -> None:
     async def fails(message: object) -> None:
         await asyncio.sleep(0)
         raise LookupError(message)
 
-    async def main() -> None:
-        async with tw.Node() as node:
-            with pytest.raises(LookupError):
-                await asyncio.ensure_future(node.spawn(fails).ask(1))
-            asking = asyncio.ensure_future(node.spawn(answer).ask(2))
+    async with tw.Node() as node:
+        with pytest.raises(LookupError):
+            await asyncio.ensure_future(node.spawn(fails).ask(1))
+        asking = asyncio.ensure_future(node.spawn(answer).ask(2))
 
-            async def waits() -> object:
-                return await asking
+        async def waits() -> object:
+            return await asking
 
-            waiting = waits()
-            waiting.send(None)
-            waiting.close()
-            assert await asking == 2
-
-    asyncio.run(main())
+        waiting = waits()
+        waiting.send(None)
+        waiting.close()
+        assert await asking == 2
 
 
 @pytest.mark.parametrize("what", [what for what in MAKERS if what not in NOT_BEGUN])
@@ -138,33 +135,30 @@ def test_wait_takes_it_as_it_is(what: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["ask", "send that waits", "submit"])
-def test_a_task_of_it_can_be_cancelled(what: str) -> None:
-    async def main() -> None:
-        async with tw.Node() as node:
-            busy = node.spawn(never, mailbox=1)
-            while busy.try_send(1):
-                await asyncio.sleep(0)
-            gate = threading.Event()
-            async with node.pool(lambda _: gate.wait(20), workers=1) as pool:
-                makers: dict[str, Make] = {
-                    "ask": lambda: node.spawn(never).ask(1),
-                    "send that waits": lambda: busy.send(1),
-                    "submit": lambda: pool.submit(1),
-                }
-                task = asyncio.create_task(makers[what]())
-                await asyncio.sleep(0.01)
-                task.cancel("why")
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-                assert task.cancelled()
-                never_begun = asyncio.create_task(makers[what]())
-                never_begun.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await never_begun
-                gate.set()
-            await node.stop(timeout=0)
-
-    asyncio.run(main())
+async def test_a_task_of_it_can_be_cancelled(what: str) -> None:
+    async with tw.Node() as node:
+        busy = node.spawn(never, mailbox=1)
+        while busy.try_send(1):
+            await asyncio.sleep(0)
+        gate = threading.Event()
+        async with node.pool(lambda _: gate.wait(20), workers=1) as pool:
+            makers: dict[str, Make] = {
+                "ask": lambda: node.spawn(never).ask(1),
+                "send that waits": lambda: busy.send(1),
+                "submit": lambda: pool.submit(1),
+            }
+            task = asyncio.create_task(makers[what]())
+            await asyncio.sleep(0.01)
+            task.cancel("why")
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert task.cancelled()
+            never_begun = asyncio.create_task(makers[what]())
+            never_begun.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await never_begun
+            gate.set()
+        await node.stop(timeout=0)
 
 
 @pytest.mark.promise("P16.21")
@@ -307,25 +301,20 @@ def test_a_loop_refuses_the_wait_of_another_loop() -> None:
         loop.close()
 
 
-def test_to_block_the_loop_that_would_answer_is_refused_and_it_can_still_be_awaited() -> None:
-    async def main() -> None:
-        async with tw.Node() as node:
-            ref = node.spawn(answer)
+async def test_to_block_the_loop_that_would_answer_is_refused_and_it_can_still_be_awaited() -> None:
+    async with tw.Node() as node:
+        ref = node.spawn(answer)
 
-            async def asks(message: int) -> object:
-                asked = ref.ask(message)
-                with pytest.raises(
-                    tw.InvalidArgument, match=r"wait\(\) would block this thread's event loop: await it"
-                ):
-                    asked.wait()
-                return await asked
+        async def asks(message: int) -> object:
+            asked = ref.ask(message)
+            with pytest.raises(tw.InvalidArgument, match=r"wait\(\) would block this thread's event loop: await it"):
+                asked.wait()
+            return await asked
 
-            assert await node.spawn(asks).ask(7) == 7
-            assert await asks(8) == 8
-            # A plain handler blocks its own thread.
-            assert await node.spawn(lambda message: ref.ask(message).wait()).ask(9) == 9
-
-    asyncio.run(asyncio.wait_for(main(), 30))
+        assert await node.spawn(asks).ask(7) == 7
+        assert await asks(8) == 8
+        # A plain handler blocks its own thread.
+        assert await node.spawn(lambda message: ref.ask(message).wait()).ask(9) == 9
 
 
 @LOOPS

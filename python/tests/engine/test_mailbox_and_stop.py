@@ -51,19 +51,16 @@ def test_each_overflow_policy_does_what_it_says(node: tw.Node) -> None:
 
 
 @pytest.mark.promise("P3.3", "P3.10")
-def test_send_waits_for_capacity_and_a_cancelled_send_has_sent_nothing(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        held = Held(node, tw.Mailbox(1))
-        await held.ref.send(1)
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(held.ref.send(2), 0.01)
-        waiting = asyncio.ensure_future(held.ref.send(3))
-        held.gate.set()
-        await waiting
-        await held.ref.stop()
-        assert held.seen == [0, 1, 3]
-
-    run(story)
+async def test_send_waits_for_capacity_and_a_cancelled_send_has_sent_nothing(node: tw.Node) -> None:
+    held = Held(node, tw.Mailbox(1))
+    await held.ref.send(1)
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(held.ref.send(2), 0.01)
+    waiting = asyncio.ensure_future(held.ref.send(3))
+    held.gate.set()
+    await waiting
+    await held.ref.stop()
+    assert held.seen == [0, 1, 3]
 
 
 def test_a_plain_thread_waits_for_capacity_too(node: tw.Node) -> None:
@@ -113,24 +110,19 @@ def test_a_stop_that_runs_out_of_time_says_where_the_handler_is(node: tw.Node) -
 
 
 @pytest.mark.promise("P8.7", "P16.26")
-def test_asks_of_an_actor_that_is_abandoned_end_with_it(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        held = Held(node, tw.Mailbox(8))
-        asks = [asyncio.ensure_future(held.ref.ask(number, timeout=None)) for number in (1, 2)]
-        await asyncio.sleep(0)
-        ledger = await held.ref.stop(timeout=0.01)
-        told = await asyncio.wait_for(asyncio.gather(*asks, return_exceptions=True), 30)
-        assert [type(one) for one in told] == [tw.ActorStopped] * 2
-        # All three are dead letters while the handler of the first still runs.
-        assert (ledger.accepted, ledger.dead_lettered, held.seen) == (3, 3, [])
-        letters = node.dead_letters.list()
-        # Nobody gets a second time a message that a handler has.
-        assert (
-            sorted(letter.message for letter in letters if letter.message is not None) == [1, 2] and len(letters) == 3
-        )
-        held.gate.set()
-
-    run(story)
+async def test_asks_of_an_actor_that_is_abandoned_end_with_it(node: tw.Node) -> None:
+    held = Held(node, tw.Mailbox(8))
+    asks = [asyncio.ensure_future(held.ref.ask(number, timeout=None)) for number in (1, 2)]
+    await asyncio.sleep(0)
+    ledger = await held.ref.stop(timeout=0.01)
+    told = await asyncio.wait_for(asyncio.gather(*asks, return_exceptions=True), 30)
+    assert [type(one) for one in told] == [tw.ActorStopped] * 2
+    # All three are dead letters while the handler of the first still runs.
+    assert (ledger.accepted, ledger.dead_lettered, held.seen) == (3, 3, [])
+    letters = node.dead_letters.list()
+    # Nobody gets a second time a message that a handler has.
+    assert sorted(letter.message for letter in letters if letter.message is not None) == [1, 2] and len(letters) == 3
+    held.gate.set()
 
 
 @pytest.mark.promise("P8.7", "P8.8", "P16.26")
@@ -284,22 +276,19 @@ def test_exceptions_in_hooks_are_contained(node: tw.Node) -> None:
     ]
 
 
-def test_the_node_at_its_end_accounts_for_everything(run: Any) -> None:
-    async def main() -> None:
-        async with tw.Node() as node:
-            refs = [node.spawn(lambda _: None) for _ in range(50)]
-            for ref in refs:
-                for n in range(50):
-                    ref.tell(n)
-        assert node.ledger is not None
-        assert (node.ledger.accepted, node.ledger.handled) == (2_500, 2_500)
-        assert await node.stop() is node.ledger
-        with pytest.raises(tw.NodeStopped):
-            node.spawn(lambda _: None)
-        with pytest.raises(tw.NodeStopped):
-            node.publish("a.b", 1)
-
-    asyncio.run(main())
+async def test_the_node_at_its_end_accounts_for_everything() -> None:
+    async with tw.Node() as node:
+        refs = [node.spawn(lambda _: None) for _ in range(50)]
+        for ref in refs:
+            for n in range(50):
+                ref.tell(n)
+    assert node.ledger is not None
+    assert (node.ledger.accepted, node.ledger.handled) == (2_500, 2_500)
+    assert await node.stop() is node.ledger
+    with pytest.raises(tw.NodeStopped):
+        node.spawn(lambda _: None)
+    with pytest.raises(tw.NodeStopped):
+        node.publish("a.b", 1)
 
 
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])

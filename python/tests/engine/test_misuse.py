@@ -291,16 +291,13 @@ def test_none_is_a_message_like_any_other(node: tw.Node) -> None:
     assert node.sync.ask(node.spawn(lambda message: message is None), None) is True
 
 
-def test_blocking_on_an_event_loops_thread_is_refused() -> None:
-    async def main() -> None:
-        async with tw.Node() as node:
-            ref = node.spawn(lambda n: n)
-            with pytest.raises(tw.InvalidArgument, match="await the same call"):
-                node.sync.ask(ref, 1)
-            with pytest.raises(tw.InvalidArgument, match="async with"), tw.Node():
-                pass
-
-    asyncio.run(main())
+async def test_blocking_on_an_event_loops_thread_is_refused() -> None:
+    async with tw.Node() as node:
+        ref = node.spawn(lambda n: n)
+        with pytest.raises(tw.InvalidArgument, match="await the same call"):
+            node.sync.ask(ref, 1)
+        with pytest.raises(tw.InvalidArgument, match="async with"), tw.Node():
+            pass
 
 
 def test_a_stopped_actor_takes_nothing(node: tw.Node) -> None:

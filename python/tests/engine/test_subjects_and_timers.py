@@ -12,132 +12,111 @@ import pytest
 import tidewire as tw
 
 
-def test_handlers_see_subject_headers_and_sender(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        seen: asyncio.Queue[Any] = asyncio.Queue(10)
+async def test_handlers_see_subject_headers_and_sender(node: tw.Node) -> None:
+    seen: asyncio.Queue[Any] = asyncio.Queue(10)
 
-        async def handler(message: Any, ctx: tw.Context) -> None:
-            await seen.put((message, ctx.subject, ctx.headers))
+    async def handler(message: Any, ctx: tw.Context) -> None:
+        await seen.put((message, ctx.subject, ctx.headers))
 
-        subscription = node.subscribe("orders.*", handler)
-        assert node.publish("orders.created", 1, headers={"v": "2"}) == 1
-        assert node.publish("orders.eu.created", 2) == 0
-        assert await seen.get() == (1, "orders.created", {"v": "2"})
-        assert subscription.unsubscribe() and not subscription.unsubscribe()
-        assert node.publish("orders.created", 3) == 0
-
-    run(story)
+    subscription = node.subscribe("orders.*", handler)
+    assert node.publish("orders.created", 1, headers={"v": "2"}) == 1
+    assert node.publish("orders.eu.created", 2) == 0
+    assert await seen.get() == (1, "orders.created", {"v": "2"})
+    assert subscription.unsubscribe() and not subscription.unsubscribe()
+    assert node.publish("orders.created", 3) == 0
 
 
 @pytest.mark.promise("P6.16")
-def test_a_request_is_answered_by_one_of_those_subscribed(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        node.subscribe("pricing.quote", lambda symbol: f"{symbol}: 42", queue="pricing")
-        node.subscribe("pricing.quote", lambda symbol: f"{symbol}: 42", queue="pricing")
-        assert await node.request("pricing.quote", "X") == "X: 42"
-        with pytest.raises(tw.NoResponders, match="nobody is subscribed to"):
-            await node.request("pricing.none", "X")
-
-    run(story)
+async def test_a_request_is_answered_by_one_of_those_subscribed(node: tw.Node) -> None:
+    node.subscribe("pricing.quote", lambda symbol: f"{symbol}: 42", queue="pricing")
+    node.subscribe("pricing.quote", lambda symbol: f"{symbol}: 42", queue="pricing")
+    assert await node.request("pricing.quote", "X") == "X: 42"
+    with pytest.raises(tw.NoResponders, match="nobody is subscribed to"):
+        await node.request("pricing.none", "X")
 
 
 @pytest.mark.promise("P6.13")
-def test_requests_go_to_the_subscribed_actors_in_turn(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        for name in "abc":
-            node.subscribe("pricing.quote", lambda _, name=name: name)
-        first = [await node.request("pricing.quote", "X") for _ in range(3)]
-        assert sorted(first) == ["a", "b", "c"]
-        assert [await node.request("pricing.quote", "X") for _ in range(6)] == first * 2
-
-    run(story)
+async def test_requests_go_to_the_subscribed_actors_in_turn(node: tw.Node) -> None:
+    for name in "abc":
+        node.subscribe("pricing.quote", lambda _, name=name: name)
+    first = [await node.request("pricing.quote", "X") for _ in range(3)]
+    assert sorted(first) == ["a", "b", "c"]
+    assert [await node.request("pricing.quote", "X") for _ in range(6)] == first * 2
 
 
 @pytest.mark.promise("P6.9")
-def test_a_member_of_a_queue_group_that_is_full_is_skipped(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        gate, took = asyncio.Event(), asyncio.Queue[str](10)
+async def test_a_member_of_a_queue_group_that_is_full_is_skipped(node: tw.Node) -> None:
+    gate, took = asyncio.Event(), asyncio.Queue[str](10)
 
-        async def hold(_: Any) -> None:
-            await took.put("full")
-            await gate.wait()
+    async def hold(_: Any) -> None:
+        await took.put("full")
+        await gate.wait()
 
-        full = node.spawn(hold, mailbox=tw.Mailbox(1, overflow="fail"))
+    full = node.spawn(hold, mailbox=tw.Mailbox(1, overflow="fail"))
 
-        async def note(_: Any) -> None:
-            await took.put("free")
+    async def note(_: Any) -> None:
+        await took.put("free")
 
-        free = node.spawn(note)
-        full.tell(0)
-        assert await took.get() == "full"
-        full.tell(0)
-        node.subscribe("work", full, queue="workers")
-        node.subscribe("work", free, queue="workers")
-        for _ in range(4):
-            assert node.publish("work", 1) == 1
-        assert [await took.get() for _ in range(4)] == ["free"] * 4
-        gate.set()
-
-    run(story)
+    free = node.spawn(note)
+    full.tell(0)
+    assert await took.get() == "full"
+    full.tell(0)
+    node.subscribe("work", full, queue="workers")
+    node.subscribe("work", free, queue="workers")
+    for _ in range(4):
+        assert node.publish("work", 1) == 1
+    assert [await took.get() for _ in range(4)] == ["free"] * 4
+    gate.set()
 
 
-def test_a_subscription_is_read_with_async_for(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        async with node.subscription("news.>") as stream:
-            for n in range(5):
-                node.publish(f"news.{n}", n)
-            got = []
-            async for envelope in stream:
-                got.append((envelope.subject, envelope.message))
-                if len(got) == 5:
-                    break
-        assert got == [(f"news.{n}", n) for n in range(5)]
-        assert node.publish("news.late", 1) == 0
-
-    run(story)
+async def test_a_subscription_is_read_with_async_for(node: tw.Node) -> None:
+    async with node.subscription("news.>") as stream:
+        for n in range(5):
+            node.publish(f"news.{n}", n)
+        got = []
+        async for envelope in stream:
+            got.append((envelope.subject, envelope.message))
+            if len(got) == 5:
+                break
+    assert got == [(f"news.{n}", n) for n in range(5)]
+    assert node.publish("news.late", 1) == 0
 
 
 @pytest.mark.promise("P6.15")
 @pytest.mark.parametrize("end", ["its block", "its node"])
-def test_readers_of_a_subscription_see_its_end(end: str) -> None:
-    async def story() -> None:
-        async with tw.Node() as node:
-            stream, seen = node.subscription("news.>"), []
-            await stream.__aenter__()
+async def test_readers_of_a_subscription_see_its_end(end: str) -> None:
+    async with tw.Node() as node:
+        stream, seen = node.subscription("news.>"), []
+        await stream.__aenter__()
 
-            async def read() -> None:
-                async for envelope in stream:
-                    seen.append(envelope.message)
+        async def read() -> None:
+            async for envelope in stream:
+                seen.append(envelope.message)
 
-            readers = [asyncio.create_task(read()) for _ in range(3)]
-            for n in range(5):
-                node.publish("news.of", n)
-            while len(seen) < 5:
-                await asyncio.sleep(0)
-            # All of them wait for one more.
-            if end == "its block":
-                await stream.__aexit__(None, None, None)
-        await asyncio.wait_for(asyncio.gather(*readers), 30)
-        assert seen == [0, 1, 2, 3, 4]
-        # Nobody who comes later waits either.
-        assert [envelope async for envelope in stream] == []
-
-    asyncio.run(story())
+        readers = [asyncio.create_task(read()) for _ in range(3)]
+        for n in range(5):
+            node.publish("news.of", n)
+        while len(seen) < 5:
+            await asyncio.sleep(0)
+        # All of them wait for one more.
+        if end == "its block":
+            await stream.__aexit__(None, None, None)
+    await asyncio.wait_for(asyncio.gather(*readers), 30)
+    assert seen == [0, 1, 2, 3, 4]
+    # Nobody who comes later waits either.
+    assert [envelope async for envelope in stream] == []
 
 
 @pytest.mark.promise("P6.14", "P6.16")
-def test_a_handler_that_reads_a_stream_is_not_asked(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        async with node.subscription(">") as everything, node.subscription("pricing.*", queue="pricing"):
-            with pytest.raises(tw.NoResponders):
-                await node.request("pricing.quote", "X")
-            node.subscribe("pricing.quote", lambda symbol: f"{symbol}: 42", queue="pricing")
-            assert [await node.request("pricing.quote", n) for n in range(9)] == [f"{n}: 42" for n in range(9)]
-            # Nobody read them, and the first message is one that was published.
-            node.publish("news", "read")
-            assert (await anext(aiter(everything))).message == "read"
-
-    run(story)
+async def test_a_handler_that_reads_a_stream_is_not_asked(node: tw.Node) -> None:
+    async with node.subscription(">") as everything, node.subscription("pricing.*", queue="pricing"):
+        with pytest.raises(tw.NoResponders):
+            await node.request("pricing.quote", "X")
+        node.subscribe("pricing.quote", lambda symbol: f"{symbol}: 42", queue="pricing")
+        assert [await node.request("pricing.quote", n) for n in range(9)] == [f"{n}: 42" for n in range(9)]
+        # Nobody read them, and the first message is one that was published.
+        node.publish("news", "read")
+        assert (await anext(aiter(everything))).message == "read"
 
 
 @pytest.mark.promise("P6.12")
@@ -188,27 +167,24 @@ def test_a_constant_subscriber_sees_everything_while_others_come_and_go(node: tw
 
 
 @pytest.mark.promise("P9.4", "P9.5")
-def test_a_timer_says_how_it_ended(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        seen: list[str] = []
-        ref = node.spawn(seen.append)
-        assert await node.schedule(0.001, ref, "once").outcome() == "delivered"
-        cancelled = node.schedule(60, ref, "never")
-        assert cancelled.cancel() and not cancelled.cancel()
-        assert await cancelled.outcome() == "cancelled"
-        ticks = node.spawn(lambda _: beat.set())
-        beat = threading.Event()
-        every = node.schedule(0, ticks, "tick", every=0.001)
-        for _ in range(3):
-            assert await asyncio.to_thread(beat.wait, 30)
-            beat.clear()
-        every.cancel()
-        await ref.stop()
-        assert seen == ["once"]
-        assert await node.schedule(0, ref, "late").outcome() == "no_target"
-        assert node.statistics()["timers"] == 0
-
-    run(story)
+async def test_a_timer_says_how_it_ended(node: tw.Node) -> None:
+    seen: list[str] = []
+    ref = node.spawn(seen.append)
+    assert await node.schedule(0.001, ref, "once").outcome() == "delivered"
+    cancelled = node.schedule(60, ref, "never")
+    assert cancelled.cancel() and not cancelled.cancel()
+    assert await cancelled.outcome() == "cancelled"
+    ticks = node.spawn(lambda _: beat.set())
+    beat = threading.Event()
+    every = node.schedule(0, ticks, "tick", every=0.001)
+    for _ in range(3):
+        assert await asyncio.to_thread(beat.wait, 30)
+        beat.clear()
+    every.cancel()
+    await ref.stop()
+    assert seen == ["once"]
+    assert await node.schedule(0, ref, "late").outcome() == "no_target"
+    assert node.statistics()["timers"] == 0
 
 
 @pytest.mark.promise("P9.3")
@@ -224,46 +200,40 @@ def test_timers_are_fired_or_cancelled_never_both(node: tw.Node) -> None:
 
 
 @pytest.mark.promise("P9.7")
-def test_a_timer_that_waits_when_its_node_stops_is_cancelled() -> None:
-    async def story() -> None:
-        async with tw.Node() as node:
-            ref = node.spawn(lambda message: None)
-            timers = [node.schedule(3600, ref, "never"), node.schedule(3600, ref, "never", every=1)]
-            waiting = [asyncio.ensure_future(_outcome(timer)) for timer in timers]
-        assert await asyncio.wait_for(asyncio.gather(*waiting), 30) == ["cancelled"] * 2
-        assert not timers[0].cancel()
-
+async def test_a_timer_that_waits_when_its_node_stops_is_cancelled() -> None:
     async def _outcome(timer: tw.Timer) -> str:
         outcome: str = await timer.outcome()
         return outcome
 
-    asyncio.run(story())
+    async with tw.Node() as node:
+        ref = node.spawn(lambda message: None)
+        timers = [node.schedule(3600, ref, "never"), node.schedule(3600, ref, "never", every=1)]
+        waiting = [asyncio.ensure_future(_outcome(timer)) for timer in timers]
+    assert await asyncio.wait_for(asyncio.gather(*waiting), 30) == ["cancelled"] * 2
+    assert not timers[0].cancel()
 
 
 @pytest.mark.parametrize("way", ["node", "subscription"])
 @pytest.mark.parametrize("place", ["alone", "hub"])
-def test_an_ended_subscription_leaves_nothing_in_memory(place: str, way: str) -> None:
-    async def story() -> None:
-        async with tw.Node() as node:
-            if place == "hub":
-                node.listen("tide://127.0.0.1:0")
-            ref = node.spawn(lambda _: None)
+async def test_an_ended_subscription_leaves_nothing_in_memory(place: str, way: str) -> None:
+    async with tw.Node() as node:
+        if place == "hub":
+            node.listen("tide://127.0.0.1:0")
+        ref = node.spawn(lambda _: None)
 
-            def live(rounds: int) -> int:
-                for _ in range(rounds):
-                    subscription = node.subscribe("news", ref)
-                    if way == "node":
-                        node.unsubscribe(ref, "news")
-                    else:
-                        subscription.unsubscribe()
-                del subscription
-                gc.collect()
-                return len(gc.get_objects())
+        def live(rounds: int) -> int:
+            for _ in range(rounds):
+                subscription = node.subscribe("news", ref)
+                if way == "node":
+                    node.unsubscribe(ref, "news")
+                else:
+                    subscription.unsubscribe()
+            del subscription
+            gc.collect()
+            return len(gc.get_objects())
 
-            before = live(200)
-            assert live(200) < before + 50
-
-    asyncio.run(story())
+        before = live(200)
+        assert live(200) < before + 50
 
 
 def test_a_node_with_subscriptions_is_collected() -> None:

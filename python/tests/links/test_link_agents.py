@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from dataclasses import dataclass
 
 import pytest
 import tidewire as tw
 from link_processes import PATIENCE_S, Programs
-from link_stories import known, play, three
+from link_stories import known, said, three
 
 TIMEOUT_S = 20
 
@@ -30,96 +28,81 @@ class Pricing(tw.Agent):
         return order.qty * 2.5
 
 
-def test_an_agent_is_found_by_what_it_can_do_wherever_it_lives() -> None:
-    async def story() -> None:
-        async with three() as (hub, a, b):
-            a.agent(Pricing(), id="pricing 1.x")
-            desk = b.agent(lambda payload: None, id="desk")
-            for node in (b, hub):
-                await known(node, "pricing 1.x")
-            for where in ({"capability": "quote"}, {"type": "pricing"}, {"to": "pricing 1.x"}):
-                assert await desk.request(Order("X", 4), timeout=TIMEOUT_S, **where) == 10.0
-            (found,) = b.agents.list(type="pricing")
-            assert (found.id, found.status, found.capabilities) == ("pricing 1.x", "remote", {"quote"})
-            assert repr(found) == "<RemoteAgent 'pricing 1.x' at 'a'>"
-            # Its end is news too.
-            await a.agents.find("pricing 1.x").stop()
-            await b.until(lambda _: not b.agents.list(type="pricing"), PATIENCE_S)
-            with pytest.raises(tw.NoSuchTarget, match="capability='quote'"):
-                await desk.request(Order("X", 4), capability="quote")
-
-    play(story)
+async def test_an_agent_is_found_by_what_it_can_do_wherever_it_lives() -> None:
+    async with three() as (hub, a, b):
+        a.agent(Pricing(), id="pricing 1.x")
+        desk = b.agent(lambda payload: None, id="desk")
+        for node in (b, hub):
+            await known(node, "pricing 1.x")
+        for where in ({"capability": "quote"}, {"type": "pricing"}, {"to": "pricing 1.x"}):
+            assert await desk.request(Order("X", 4), timeout=TIMEOUT_S, **where) == 10.0
+        (found,) = b.agents.list(type="pricing")
+        assert (found.id, found.status, found.capabilities) == ("pricing 1.x", "remote", {"quote"})
+        assert repr(found) == "<RemoteAgent 'pricing 1.x' at 'a'>"
+        # Its end is news too.
+        await a.agents.find("pricing 1.x").stop()
+        await b.until(lambda _: not b.agents.list(type="pricing"), PATIENCE_S)
+        with pytest.raises(tw.NoSuchTarget, match="capability='quote'"):
+            await desk.request(Order("X", 4), capability="quote")
 
 
-def test_agents_that_were_there_before_the_link_are_found_too() -> None:
-    async def story() -> None:
-        async with tw.Node(name="hub") as hub:
-            hub.agent(Pricing(), id="early")
-            url = hub.listen("tide://127.0.0.1:0").url
-            async with tw.Node(url, name="late") as late:
-                desk = late.agent(lambda payload: None, id="desk")
-                assert await desk.request(Order("X", 2), to="early", timeout=TIMEOUT_S) == 5.0
-
-    play(story)
+async def test_agents_that_were_there_before_the_link_are_found_too() -> None:
+    async with tw.Node(name="hub") as hub:
+        hub.agent(Pricing(), id="early")
+        url = hub.listen("tide://127.0.0.1:0").url
+        async with tw.Node(url, name="late") as late:
+            desk = late.agent(lambda payload: None, id="desk")
+            assert await desk.request(Order("X", 2), to="early", timeout=TIMEOUT_S) == 5.0
 
 
-def test_a_message_arrives_with_everything_that_belongs_to_it() -> None:
-    async def story() -> None:
-        async with three() as (_, a, b):
-            came: asyncio.Queue[tuple[object, tw.Message]] = asyncio.Queue(1_000)
+async def test_a_message_arrives_with_everything_that_belongs_to_it() -> None:
+    async with three() as (_, a, b):
+        came: asyncio.Queue[tuple[object, tw.Message]] = asyncio.Queue(1_000)
 
-            async def audit(payload: object, message: tw.Message) -> None:
-                await came.put((payload, message))
+        async def audit(payload: object, message: tw.Message) -> None:
+            await came.put((payload, message))
 
-            a.agent(audit, id="audit")
-            desk = b.agent(lambda payload: None, id="desk")
-            await known(b, "audit")
-            await desk.send(Order("X", 1), to="audit", priority="high", headers={"h": "v"}, correlation_id="c", ttl=60)
-            payload, message = await came.get()
-            assert payload == Order("X", 1)
-            assert (message.sender, message.kind, message.priority) == ("desk", "event", "high")
-            assert (message.headers, message.correlation_id, message.recipients) == ({"h": "v"}, "c", ("audit",))
-            assert message.ttl is not None
-            assert 0 < message.ttl <= 60
-            await desk.share({"shared": 1}, to="audit")
-            desk.tell("told", to="audit")
-            assert (await came.get())[0] == "told"
-            assert a.agents.find("audit").context == {"shared": 1}
-            assert desk.broadcast("all") == 1
-            assert (await came.get())[1].kind == "broadcast"
-
-    play(story)
+        a.agent(audit, id="audit")
+        desk = b.agent(lambda payload: None, id="desk")
+        await known(b, "audit")
+        await desk.send(Order("X", 1), to="audit", priority="high", headers={"h": "v"}, correlation_id="c", ttl=60)
+        payload, message = await came.get()
+        assert payload == Order("X", 1)
+        assert (message.sender, message.kind, message.priority) == ("desk", "event", "high")
+        assert (message.headers, message.correlation_id, message.recipients) == ({"h": "v"}, "c", ("audit",))
+        assert message.ttl is not None
+        assert 0 < message.ttl <= 60
+        await desk.share({"shared": 1}, to="audit")
+        desk.tell("told", to="audit")
+        assert (await came.get())[0] == "told"
+        assert a.agents.find("audit").context == {"shared": 1}
+        assert desk.broadcast("all") == 1
+        assert (await came.get())[1].kind == "broadcast"
 
 
-def test_receipts_and_errors_come_back() -> None:
-    async def story() -> None:
-        async with three() as (_, a, b):
-            a.agent(lambda payload: 1 / payload, id="divider")
-            desk = b.agent(lambda payload: None, id="desk")
-            await known(b, "divider")
-            receipt = await desk.send(4, to="divider", receipt=True)
-            assert await receipt.wait(TIMEOUT_S) == "handled"
-            receipt = await desk.send(0, to="divider", receipt=True)
-            assert await receipt.wait(TIMEOUT_S) == "failed"
-            assert "division by zero" in str(receipt.error)
-            with pytest.raises(ZeroDivisionError) as raised:
-                await desk.request(0, to="divider", timeout=TIMEOUT_S)
-            assert isinstance(raised.value.__cause__, tw.RemoteError)
-
-    play(story)
+async def test_receipts_and_errors_come_back() -> None:
+    async with three() as (_, a, b):
+        a.agent(lambda payload: 1 / payload, id="divider")
+        desk = b.agent(lambda payload: None, id="desk")
+        await known(b, "divider")
+        receipt = await desk.send(4, to="divider", receipt=True)
+        assert await receipt.wait(TIMEOUT_S) == "handled"
+        receipt = await desk.send(0, to="divider", receipt=True)
+        assert await receipt.wait(TIMEOUT_S) == "failed"
+        assert "division by zero" in str(receipt.error)
+        with pytest.raises(ZeroDivisionError) as raised:
+            await desk.request(0, to="divider", timeout=TIMEOUT_S)
+        assert isinstance(raised.value.__cause__, tw.RemoteError)
 
 
-def test_a_payload_that_cannot_be_sent_fails_at_the_sender() -> None:
-    async def story() -> None:
-        async with three() as (_, a, b):
-            a.agent(Pricing(), id="pricing")
-            desk = b.agent(lambda payload: None, id="desk")
-            await known(b, "pricing")
-            for send in (desk.send, desk.request, desk.tell):
-                with pytest.raises(tw.InvalidArgument, match=r"lambda|function"):
-                    send(lambda: None, to="pricing")
-
-    play(story)
+async def test_a_payload_that_cannot_be_sent_fails_at_the_sender() -> None:
+    async with three() as (_, a, b):
+        a.agent(Pricing(), id="pricing")
+        desk = b.agent(lambda payload: None, id="desk")
+        await known(b, "pricing")
+        for send in (desk.send, desk.request, desk.tell):
+            with pytest.raises(tw.InvalidArgument, match=r"lambda|function"):
+                send(lambda: None, to="pricing")
 
 
 PROGRAM = """
@@ -139,64 +122,40 @@ asyncio.run(main())
 """
 
 
-def test_an_agent_whose_process_is_killed_is_gone_and_its_request_has_failed() -> None:
-    async def story() -> None:
-        async with tw.Node(name="hub") as hub:
-            url = hub.listen("tide://127.0.0.1:0").url
-            desk = hub.agent(lambda payload: None, id="desk")
-            other = await asyncio.create_subprocess_exec(sys.executable, "-c", PROGRAM, url, stdout=subprocess.PIPE)
-            assert other.stdout is not None
-            assert await other.stdout.readline() == b"ready\n"
-            await known(hub, "waits")
-            asked = asyncio.ensure_future(desk.request("x", to="waits", timeout=None))
-            assert await other.stdout.readline() == b"asked\n"
-            other.kill()
-            with pytest.raises(tw.LinkLost):
-                await asyncio.wait_for(asked, TIMEOUT_S)
-            await hub.until(lambda _: "waits" not in hub.agents, PATIENCE_S)
-            await other.wait()
-
-    play(story)
-
-
 @pytest.mark.promise("P11.21")
-def test_a_message_with_a_receipt_that_is_lost_with_its_agent_is_a_dead_letter_at_the_sender() -> None:
-    async def story() -> None:
-        async with tw.Node(name="hub") as hub:
-            url = hub.listen("tide://127.0.0.1:0").url
-            desk = hub.agent(lambda payload: None, id="desk")
-            other = await asyncio.create_subprocess_exec(sys.executable, "-c", PROGRAM, url, stdout=subprocess.PIPE)
-            assert other.stdout is not None
-            assert await other.stdout.readline() == b"ready\n"
-            await known(hub, "waits")
-            receipts = [await desk.send(n, to="waits", receipt=True) for n in range(3)]
-            assert await other.stdout.readline() == b"asked\n"
-            other.kill()
-            assert [await receipt.wait(TIMEOUT_S) for receipt in receipts] == ["failed"] * 3
-            # The hub may know of the agent's end before its calls have failed.
-            await hub.until(lambda _: len(hub.dead_letters.list(name="waits")) == 3, PATIENCE_S)
-            letters = hub.dead_letters.list(name="waits")
-            assert [(letter.reason, letter.message.payload) for letter in letters] == [("stopped", n) for n in range(3)]
-            assert all(letter.error is not None and letter.error.startswith("LinkLost: ") for letter in letters)
-            with pytest.raises(tw.TidewireError):
-                hub.dead_letters.requeue(letters[0])
-            await other.wait()
+async def test_with_an_agent_that_is_killed_its_requests_fail_and_messages_with_a_receipt_are_dead_letters(
+    started: Programs,
+) -> None:
+    async with tw.Node(name="hub") as hub:
+        desk = hub.agent(lambda payload: None, id="desk")
+        other = started.run("-c", PROGRAM, hub.listen("tide://127.0.0.1:0").url)
+        await said(other, "ready")
+        await known(hub, "waits")
+        receipts = [await desk.send(n, to="waits", receipt=True) for n in range(3)]
+        asked = asyncio.ensure_future(desk.request("x", to="waits", timeout=None))
+        await said(other, "asked")
+        other.kill()
+        with pytest.raises(tw.LinkLost):
+            await asyncio.wait_for(asked, TIMEOUT_S)
+        assert [await receipt.wait(TIMEOUT_S) for receipt in receipts] == ["failed"] * 3
+        # The hub may know of the agent's end before its calls have failed.
+        await hub.until(lambda _: len(hub.dead_letters.list(name="waits")) == 3, PATIENCE_S)
+        await hub.until(lambda _: "waits" not in hub.agents, PATIENCE_S)
+        letters = hub.dead_letters.list(name="waits")
+        assert [(letter.reason, letter.message.payload) for letter in letters] == [("stopped", n) for n in range(3)]
+        assert all(letter.error is not None and letter.error.startswith("LinkLost: ") for letter in letters)
+        with pytest.raises(tw.TidewireError):
+            hub.dead_letters.requeue(letters[0])
 
-    play(story)
 
-
-def test_agents_of_a_hub_that_is_gone_are_not_listed(started: Programs) -> None:
+async def test_agents_of_a_hub_that_is_gone_are_not_listed(started: Programs) -> None:
     hub, url = started.hub()
-
-    async def story() -> None:
-        async with tw.Node(url, name="here") as here, tw.Node(url, name="there") as there:
-            there.agent(print, id="remote", type="agent.far")
-            await here.until(lambda _: here.agents.get("remote") is not None, 30)
-            assert [agent.id for agent in here.agents.list(type="agent.far")] == ["remote"]
-            hub.kill()
-            await here.until(lambda now: now["links"]["hub"] is None, 30)
-            assert here.agents.list() == []
-            found = here.agents.get("remote")
-            assert found is not None and found.status == "lost"
-
-    asyncio.run(story())
+    async with tw.Node(url, name="here") as here, tw.Node(url, name="there") as there:
+        there.agent(print, id="remote", type="agent.far")
+        await here.until(lambda _: here.agents.get("remote") is not None, 30)
+        assert [agent.id for agent in here.agents.list(type="agent.far")] == ["remote"]
+        hub.kill()
+        await here.until(lambda now: now["links"]["hub"] is None, 30)
+        assert here.agents.list() == []
+        found = here.agents.get("remote")
+        assert found is not None and found.status == "lost"

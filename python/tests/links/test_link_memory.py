@@ -46,53 +46,44 @@ LONG = {
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_a_long_value_comes_back_as_it_was_sent(workshop_url: str, name: str) -> None:
-    async def story() -> None:
-        async with tw.Node(workshop_url, name="caller") as node:
-            back = await node.client("workshop").echo(LONG[name])
-            assert type(back) is type(LONG[name])
-            assert back == LONG[name]
-
-    asyncio.run(story())
+async def test_a_long_value_comes_back_as_it_was_sent(workshop_url: str, name: str) -> None:
+    async with tw.Node(workshop_url, name="caller") as node:
+        back = await node.client("workshop").echo(LONG[name])
+        assert type(back) is type(LONG[name])
+        assert back == LONG[name]
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("beside", [0, 6_000, 5 * MIB])
-def test_a_long_array_may_be_written_to_for_as_long_as_it_is_kept(workshop_url: str, order: Any, beside: int) -> None:
+async def test_a_long_array_may_be_written_to_for_as_long_as_it_is_kept(
+    workshop_url: str, order: Any, beside: int
+) -> None:
     sent = np.asarray(np.arange(6 * MIB // 8, dtype=np.float64).reshape(512, -1), order=order)
-
-    async def story() -> None:
-        async with tw.Node(workshop_url, name="caller") as node:
-            workshop = node.client("workshop")
-            array, rest = await workshop.echo([sent, bytes(beside)])
-            assert len(rest) == beside
-            assert array.flags.writeable
-            assert array.flags.aligned
-            assert array.flags.f_contiguous == sent.flags.f_contiguous
-            part = array[3:7]
-            array[:] += 1.0
-            del array
-            # Other messages of this length come and go meanwhile.
-            assert len(await workshop.echo(bytes(6 * MIB))) == 6 * MIB
-            assert np.array_equal(part, sent[3:7] + 1.0)
-
-    asyncio.run(story())
+    async with tw.Node(workshop_url, name="caller") as node:
+        workshop = node.client("workshop")
+        array, rest = await workshop.echo([sent, bytes(beside)])
+        assert len(rest) == beside
+        assert array.flags.writeable
+        assert array.flags.aligned
+        assert array.flags.f_contiguous == sent.flags.f_contiguous
+        part = array[3:7]
+        array[:] += 1.0
+        del array
+        # Other messages of this length come and go meanwhile.
+        assert len(await workshop.echo(bytes(6 * MIB))) == 6 * MIB
+        assert np.array_equal(part, sent[3:7] + 1.0)
 
 
-def test_a_long_message_is_given_to_each_subscription_whole(workshop_url: str) -> None:
+async def test_a_long_message_is_given_to_each_subscription_whole(workshop_url: str) -> None:
     sent = [pattern(5 * MIB), "y" * (5 * MIB), np.arange(5 * MIB, dtype=np.uint8)]
-
-    async def story() -> None:
-        async with tw.Node(workshop_url, name="caller") as node, tw.Node(workshop_url, name="listener") as listener:
-            came: asyncio.Queue[Any] = asyncio.Queue(1_000)
+    async with tw.Node(workshop_url, name="caller") as node, tw.Node(workshop_url, name="listener") as listener:
+        came: asyncio.Queue[Any] = asyncio.Queue(1_000)
+        for _ in range(2):
+            await listener.subscribe("long", listener.spawn(came.put))
+        for value in sent:
+            node.publish("long", value)
             for _ in range(2):
-                await listener.subscribe("long", listener.spawn(came.put))
-            for value in sent:
-                node.publish("long", value)
-                for _ in range(2):
-                    assert np.array_equal(await asyncio.wait_for(came.get(), 30), value)
-
-    asyncio.run(story())
+                assert np.array_equal(await asyncio.wait_for(came.get(), 30), value)
 
 
 def blob(head: bytes, *parts: bytes) -> bytes:
@@ -126,17 +117,13 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_long_value_that_is_broken_fails_its_call_and_no_other(workshop_url: str, name: str) -> None:
+async def test_a_long_value_that_is_broken_fails_its_call_and_no_other(workshop_url: str, name: str) -> None:
     payload, why = BROKEN[name]
     raw = Raw.joined(workshop_url)
     assert why in call_with(raw, payload)
     raw.close()
-
-    async def story() -> None:
-        async with tw.Node(workshop_url, name="caller") as node:
-            assert await node.client("workshop").echo(1) == 1
-
-    asyncio.run(story())
+    async with tw.Node(workshop_url, name="caller") as node:
+        assert await node.client("workshop").echo(1) == 1
 
 
 def call_with(raw: Raw, payload: bytes) -> str:

@@ -42,106 +42,87 @@ VALUES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_a_value_lies_in_shared_memory_and_comes_back_whole(workshop_url: str, name: str) -> None:
-    async def story() -> None:
-        async with tw.Node(workshop_url, name="caller") as node:
-            back = await node.client("workshop").echo(VALUES[name])
-            assert type(back) is type(VALUES[name])
-            assert np.array_equal(back, VALUES[name]) if name == "array" else back == VALUES[name]
-            if name == "array":
-                back[0] = 7.0  # it is the caller's own
-            assert laid(node) == 1
-
-    asyncio.run(story())
+async def test_a_value_lies_in_shared_memory_and_comes_back_whole(workshop_url: str, name: str) -> None:
+    async with tw.Node(workshop_url, name="caller") as node:
+        back = await node.client("workshop").echo(VALUES[name])
+        assert type(back) is type(VALUES[name])
+        assert np.array_equal(back, VALUES[name]) if name == "array" else back == VALUES[name]
+        if name == "array":
+            back[0] = 7.0  # it is the caller's own
+        assert laid(node) == 1
 
 
 @pytest.mark.parametrize("value", [pattern(60 * KIB), pattern(8 * MIB + 1)], ids=["short", "very long"])
-def test_short_and_very_long_values_are_sent(workshop_url: str, value: bytes) -> None:
-    async def story() -> None:
-        async with tw.Node(workshop_url, name="caller") as node:
-            assert await node.client("workshop").echo(value) == value
-            assert laid(node) == 0
-
-    asyncio.run(story())
+async def test_short_and_very_long_values_are_sent(workshop_url: str, value: bytes) -> None:
+    async with tw.Node(workshop_url, name="caller") as node:
+        assert await node.client("workshop").echo(value) == value
+        assert laid(node) == 0
 
 
 @pytest.mark.parametrize("caller_shares", [True, False])
 @pytest.mark.parametrize("server_shares", [True, False])
-def test_a_peer_without_shared_memory_gets_chunks(started: Programs, caller_shares: bool, server_shares: bool) -> None:
-    async def story() -> None:
-        _, url = started.hub()
-        env = {} if server_shares else {"TIDEWIRE_LINKS__LINK_SHARED_BYTES": "0"}
-        started.server(url, **env)
-        async with tw.Node(url, name="caller", config={} if caller_shares else OFF) as node:
-            await until_served(node, "workshop")
-            values = [pattern(2 * MIB, number) for number in range(5)]
-            workshop = node.client("workshop")
-            assert await asyncio.gather(*(workshop.echo(value) for value in values)) == values
-            assert laid(node) == (5 if caller_shares else 0)
-
-    asyncio.run(story())
-
-
-def test_a_value_beyond_the_shared_capacity_is_sent(workshop_url: str) -> None:
-    async def story() -> None:
-        config = {"links": {"link_shared_bytes": 3 * MIB}}
-        async with tw.Node(workshop_url, name="caller", config=config) as node:
-            values = [pattern(MIB, number) for number in range(40)]
-            workshop = node.client("workshop")
-            assert await asyncio.gather(*(workshop.echo(value) for value in values)) == values
-            # Two of them, each with its mark, are as many as can lie there at once.
-            assert 2 <= laid(node) < 40
-
-    asyncio.run(story())
+async def test_a_peer_without_shared_memory_gets_chunks(
+    started: Programs, caller_shares: bool, server_shares: bool
+) -> None:
+    _, url = started.hub()
+    env = {} if server_shares else {"TIDEWIRE_LINKS__LINK_SHARED_BYTES": "0"}
+    started.server(url, **env)
+    async with tw.Node(url, name="caller", config={} if caller_shares else OFF) as node:
+        await until_served(node, "workshop")
+        values = [pattern(2 * MIB, number) for number in range(5)]
+        workshop = node.client("workshop")
+        assert await asyncio.gather(*(workshop.echo(value) for value in values)) == values
+        assert laid(node) == (5 if caller_shares else 0)
 
 
-def test_a_node_that_listens_shares_with_those_who_join(started: Programs) -> None:
-    async def story() -> None:
-        _, url = started.listening("tide://127.0.0.1:0")
-        async with tw.Node(url, name="caller") as node:
-            await until_served(node, "workshop")
-            value = pattern(2 * MIB)
-            assert await node.client("workshop").echo(value) == value
-            assert laid(node) == 1
-
-    asyncio.run(story())
+async def test_a_value_beyond_the_shared_capacity_is_sent(workshop_url: str) -> None:
+    config = {"links": {"link_shared_bytes": 3 * MIB}}
+    async with tw.Node(workshop_url, name="caller", config=config) as node:
+        values = [pattern(MIB, number) for number in range(40)]
+        workshop = node.client("workshop")
+        assert await asyncio.gather(*(workshop.echo(value) for value in values)) == values
+        # Two of them, each with its mark, are as many as can lie there at once.
+        assert 2 <= laid(node) < 40
 
 
-def test_items_of_streams_lie_there_too_and_keep_their_order(workshop_url: str) -> None:
-    async def story() -> None:
-        async with tw.Node(workshop_url, name="caller") as node:
-            items = [item async for item in node.client("workshop").blocks(30, 200_000)]
-            assert [len(item) for item in items] == [200_000] * 30
-            assert len(set(items)) in (1, 30)
+async def test_a_node_that_listens_shares_with_those_who_join(started: Programs) -> None:
+    _, url = started.listening("tide://127.0.0.1:0")
+    async with tw.Node(url, name="caller") as node:
+        await until_served(node, "workshop")
+        value = pattern(2 * MIB)
+        assert await node.client("workshop").echo(value) == value
+        assert laid(node) == 1
 
-    asyncio.run(story())
+
+async def test_items_of_streams_lie_there_too_and_keep_their_order(workshop_url: str) -> None:
+    async with tw.Node(workshop_url, name="caller") as node:
+        items = [item async for item in node.client("workshop").blocks(30, 200_000)]
+        assert [len(item) for item in items] == [200_000] * 30
+        assert len(set(items)) in (1, 30)
 
 
-def test_calls_to_a_killed_callee_leave_capacity_for_others(started: Programs) -> None:
-    async def story() -> None:
-        _, url, server = started.hub_and_server()
-        config = {"links": {"link_shared_bytes": 4 * MIB}}
-        async with tw.Node(url, name="caller", config=config) as node:
-            workshop = node.client("workshop")
-            assert await workshop.label() == "server"
-            server.halt()
-            calls = [asyncio.ensure_future(workshop.echo(pattern(MIB, number))) for number in range(10)]
-            await asyncio.sleep(0)
-            server.kill()
-            ended = await asyncio.gather(*calls, return_exceptions=True)
-            # Those that came to the hub after the end found nobody.
-            assert all(isinstance(end, tw.errors.LinkLost | tw.errors.NoResponders) for end in ended), ended
-            started.server(url, name="other")
-            await until_served(node, "workshop")
-            # Payloads in progress for the dead node are in place by the time that the next one lies
-            # there.
-            assert await workshop.echo(pattern(MIB)) == pattern(MIB)
-            before = laid(node)
-            for number in range(8):
-                assert await workshop.echo(pattern(MIB, number)) == pattern(MIB, number)
-            assert laid(node) == before + 8, "what lay there for the dead one is gone"
-
-    asyncio.run(story())
+async def test_calls_to_a_killed_callee_leave_capacity_for_others(started: Programs) -> None:
+    _, url, server = started.hub_and_server()
+    config = {"links": {"link_shared_bytes": 4 * MIB}}
+    async with tw.Node(url, name="caller", config=config) as node:
+        workshop = node.client("workshop")
+        assert await workshop.label() == "server"
+        server.halt()
+        calls = [asyncio.ensure_future(workshop.echo(pattern(MIB, number))) for number in range(10)]
+        await asyncio.sleep(0)
+        server.kill()
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+        # Those that came to the hub after the end found nobody.
+        assert all(isinstance(end, tw.errors.LinkLost | tw.errors.NoResponders) for end in ended), ended
+        started.server(url, name="other")
+        await until_served(node, "workshop")
+        # Payloads in progress for the dead node are in place by the time that the next one lies
+        # there.
+        assert await workshop.echo(pattern(MIB)) == pattern(MIB)
+        before = laid(node)
+        for number in range(8):
+            assert await workshop.echo(pattern(MIB, number)) == pattern(MIB, number)
+        assert laid(node) == before + 8, "what lay there for the dead one is gone"
 
 
 def test_a_place_that_is_a_lie_is_not_believed(workshop_url: str, tmp_path: Any) -> None:
@@ -161,7 +142,7 @@ def test_a_place_that_is_a_lie_is_not_believed(workshop_url: str, tmp_path: Any)
             assert "shm was not named" in (raw.until_end() or "")
 
 
-def test_a_peer_with_a_forged_payload_gets_no_answer_and_harms_nobody(started: Programs) -> None:
+async def test_a_peer_with_a_forged_payload_gets_no_answer_and_harms_nobody(started: Programs) -> None:
     """A process of this user names memory that it has, and a payload that does not lie there: its
     callee asks for chunks.
     """
@@ -188,9 +169,5 @@ def test_a_peer_with_a_forged_payload_gets_no_answer_and_harms_nobody(started: P
     )
     assert "link_placed_bytes" in (raw.until_end() or "")
     os.close(memory)
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
-            assert await node.client("workshop").echo(pattern(MIB)) == pattern(MIB)
-
-    asyncio.run(story())
+    async with tw.Node(url, name="caller") as node:
+        assert await node.client("workshop").echo(pattern(MIB)) == pattern(MIB)

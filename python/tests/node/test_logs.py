@@ -85,69 +85,64 @@ def test_a_method_that_raises_is_logged_once_at_its_service(caplog: pytest.LogCa
     run(story)
 
 
-def test_a_failure_that_reaches_its_asker_is_no_error_in_the_log(caplog: pytest.LogCaptureFixture, run: Run) -> None:
-    caplog.set_level(logging.INFO, "tidewire")
-
-    async def story(node: tw.Node) -> None:
-        def fails(message: object) -> None:
-            raise KeyError(message)
-
-        async def fails_later(message: object) -> None:
-            raise KeyError(message)
-
-        for handler in (fails, fails_later):
-            with pytest.raises(KeyError):
-                await node.spawn(handler).ask("Y")
-        assert not lines(caplog, logging.ERROR)
-        told = [record for record in caplog.records if "failed in receive: KeyError: 'Y'" in record.getMessage()]
-        assert [(record.levelno, record.exc_info) for record in told] == 2 * [(logging.INFO, None)]
-        node.spawn(fails).tell("Z")
-        await node.until(lambda _: len(node.dead_letters.list()) == 3, PATIENCE)
-        assert len(lines(caplog, logging.ERROR)) == 1
-
-    run(story)
-
-
-@pytest.mark.parametrize("kind", ["actors", "agents", "services"])
-def test_an_error_that_callers_pass_on_is_logged_where_it_arose(
-    caplog: pytest.LogCaptureFixture, run: Run, kind: str
+async def test_a_failure_that_reaches_its_asker_is_no_error_in_the_log(
+    caplog: pytest.LogCaptureFixture, node: tw.Node
 ) -> None:
     caplog.set_level(logging.INFO, "tidewire")
 
-    async def story(node: tw.Node) -> None:
-        asker = node.agent(lambda payload: None, id="asker")
+    def fails(message: object) -> None:
+        raise KeyError(message)
 
-        async def ask(name: str, message: object) -> object:
-            if kind == "services":
-                return await node.client(name).handle(message)
-            return await (asker.request(message, to=name) if kind == "agents" else node.lookup(name).ask(message))  # type: ignore[union-attr]
+    async def fails_later(message: object) -> None:
+        raise KeyError(message)
 
-        makers: dict[str, Callable[[str, Any], Any]] = {
-            "services": lambda name, handle: node.serve({"handle": handle}, name=name),
-            "agents": lambda name, handle: node.agent(handle, id=name),
-            "actors": lambda name, handle: node.spawn(handle, name=name),
-        }
-
-        def fails(message: object) -> None:
-            raise KeyError(message)
-
-        async def top(message: object) -> object:
-            return await ask("bottom", message)
-
-        makers[kind]("bottom", fails)
-        makers[kind]("top", top)
+    for handler in (fails, fails_later):
         with pytest.raises(KeyError):
-            await ask("top", "Y")
-        told = [record.getMessage() for record in caplog.records if "KeyError" in record.getMessage()]
-        assert len(told) == 1 and "bottom" in told[0], told
-        if kind != "services":
-            # Nobody gets the error of a message that nobody asked.
-            node.lookup("top").tell(tw.Message("Z") if kind == "agents" else "Z")  # type: ignore[union-attr]
-            await node.until(lambda _: len(node.dead_letters.list(name="top")) == 2, PATIENCE)
-            [error] = [record for record in caplog.records if record.levelno == logging.ERROR]
-            assert "top" in error.getMessage() and error.exc_info is not None
+            await node.spawn(handler).ask("Y")
+    assert not lines(caplog, logging.ERROR)
+    told = [record for record in caplog.records if "failed in receive: KeyError: 'Y'" in record.getMessage()]
+    assert [(record.levelno, record.exc_info) for record in told] == 2 * [(logging.INFO, None)]
+    node.spawn(fails).tell("Z")
+    await node.until(lambda _: len(node.dead_letters.list()) == 3, PATIENCE)
+    assert len(lines(caplog, logging.ERROR)) == 1
 
-    run(story)
+
+@pytest.mark.parametrize("kind", ["actors", "agents", "services"])
+async def test_an_error_that_callers_pass_on_is_logged_where_it_arose(
+    caplog: pytest.LogCaptureFixture, node: tw.Node, kind: str
+) -> None:
+    caplog.set_level(logging.INFO, "tidewire")
+    asker = node.agent(lambda payload: None, id="asker")
+
+    async def ask(name: str, message: object) -> object:
+        if kind == "services":
+            return await node.client(name).handle(message)
+        return await (asker.request(message, to=name) if kind == "agents" else node.lookup(name).ask(message))  # type: ignore[union-attr]
+
+    makers: dict[str, Callable[[str, Any], Any]] = {
+        "services": lambda name, handle: node.serve({"handle": handle}, name=name),
+        "agents": lambda name, handle: node.agent(handle, id=name),
+        "actors": lambda name, handle: node.spawn(handle, name=name),
+    }
+
+    def fails(message: object) -> None:
+        raise KeyError(message)
+
+    async def top(message: object) -> object:
+        return await ask("bottom", message)
+
+    makers[kind]("bottom", fails)
+    makers[kind]("top", top)
+    with pytest.raises(KeyError):
+        await ask("top", "Y")
+    told = [record.getMessage() for record in caplog.records if "KeyError" in record.getMessage()]
+    assert len(told) == 1 and "bottom" in told[0], told
+    if kind != "services":
+        # Nobody gets the error of a message that nobody asked.
+        node.lookup("top").tell(tw.Message("Z") if kind == "agents" else "Z")  # type: ignore[union-attr]
+        await node.until(lambda _: len(node.dead_letters.list(name="top")) == 2, PATIENCE)
+        [error] = [record for record in caplog.records if record.levelno == logging.ERROR]
+        assert "top" in error.getMessage() and error.exc_info is not None
 
 
 def test_repeated_failures_are_counted_and_summed_up(caplog: pytest.LogCaptureFixture, run: Run) -> None:

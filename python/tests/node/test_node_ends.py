@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from home_support import PATIENCE, every_home, nats_server, story
+from home_support import PATIENCE, every_home, nats_server
 
 ACK_WAIT = 4 * PATIENCE
 """Longer than a story takes: an event that waits for it does not come."""
@@ -68,7 +68,6 @@ async def rest(node: tw.Node, count: int) -> list[int]:
 @pytest.mark.promise("P17.104")
 @every_home
 @each_end
-@story
 async def test_events_that_were_fetched_and_not_begun_are_there_for_the_next_node(
     kind: str, end: str, tmp_path: Path
 ) -> None:
@@ -87,7 +86,6 @@ async def test_events_that_were_fetched_and_not_begun_are_there_for_the_next_nod
 
 @pytest.mark.promise("P17.104")
 @every_home
-@story
 async def test_an_event_that_comes_while_a_node_ends_is_there_for_the_next(kind: str, tmp_path: Path) -> None:
     async with place(kind, tmp_path) as node_of:
         async with node_of() as node:
@@ -125,7 +123,6 @@ async def test_an_event_that_comes_while_a_node_ends_is_there_for_the_next(kind:
 
 @pytest.mark.promise("P17.104")
 @every_home
-@story
 async def test_those_that_wait_for_events_learn_that_their_node_has_ended(kind: str, tmp_path: Path) -> None:
     async with place(kind, tmp_path) as node_of:
         async with node_of() as node:
@@ -142,7 +139,6 @@ async def test_those_that_wait_for_events_learn_that_their_node_has_ended(kind: 
 @pytest.mark.promise("P17.104")
 @every_home
 @each_end
-@story
 async def test_the_events_of_handlers_that_a_node_interrupts_are_there_for_the_next(
     kind: str, end: str, tmp_path: Path
 ) -> None:

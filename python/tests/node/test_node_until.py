@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from link_stories import PATIENCE_S, play, three
+from link_stories import PATIENCE_S, three
 
 
 def links(services: dict[str, int], hub: str | None = "hub") -> Any:
@@ -16,88 +16,76 @@ def links(services: dict[str, int], hub: str | None = "hub") -> Any:
 
 
 @pytest.mark.promise("P10.4")
-def test_it_waits_for_services_that_come_and_go() -> None:
-    async def story() -> None:
-        async with three() as (_, a, b):
-            waiting = asyncio.ensure_future(b.until(links({"twice": 2}), PATIENCE_S))
-            first = await a.serve({"of": lambda number: number * 2}, name="twice")
+async def test_it_waits_for_services_that_come_and_go() -> None:
+    async with three() as (_, a, b):
+        waiting = asyncio.ensure_future(b.until(links({"twice": 2}), PATIENCE_S))
+        first = await a.serve({"of": lambda number: number * 2}, name="twice")
+        assert not waiting.done()
+        await b.serve({"of": lambda number: number * 2}, name="twice")
+        assert (await waiting)["links"]["services"] == {"twice": 2}
+        await first.stop()
+        await b.until(links({"twice": 1}), PATIENCE_S)
+
+
+@pytest.mark.promise("P10.4")
+async def test_it_waits_for_agents_for_what_is_given_and_for_dead_letters() -> None:
+    async with three() as (_, a, b):
+        agent = a.agent(lambda payload: None, id="audit")
+        await b.until(lambda _: "audit" in b.agents, PATIENCE_S)
+        await agent.stop()
+        await b.until(lambda _: "audit" not in b.agents, PATIENCE_S)
+
+        kept: list[Any] = []
+        await a.serve({"keep": kept.append}, name="shelf")
+        await b.until(links({"shelf": 1}), PATIENCE_S)
+        waiting = asyncio.ensure_future(b.until(lambda now: now["remote"]["given"] == 1, PATIENCE_S))
+        await b.client("shelf").keep(asyncio.sleep)
+        await waiting
+        await a.until(lambda now: now["remote"] == {"given": 0, "held": 1}, PATIENCE_S)
+        kept.pop().dispose()
+        await b.until(lambda now: now["remote"] == {"given": 0, "held": 0}, PATIENCE_S)
+
+        waiting = asyncio.ensure_future(b.until(lambda now: now["dead_letters"] == {"failed": 2}, PATIENCE_S))
+        failing = b.spawn(lambda number: 1 / number)
+        failing.tell(0)
+        failing.tell(0)
+        await waiting
+
+
+@pytest.mark.promise("P10.4")
+async def test_it_waits_for_a_link_that_is_lost_and_one_that_is_back() -> None:
+    async with tw.Node(name="hub") as hub:
+        url = hub.listen("tide://127.0.0.1:0").url
+        node = tw.Node(url, name="a")
+        async with node:
+            waiting = asyncio.ensure_future(node.until(links({}, None), PATIENCE_S))
+            await asyncio.sleep(0)
             assert not waiting.done()
-            await b.serve({"of": lambda number: number * 2}, name="twice")
-            assert (await waiting)["links"]["services"] == {"twice": 2}
-            await first.stop()
-            await b.until(links({"twice": 1}), PATIENCE_S)
-
-    play(story)
-
-
-@pytest.mark.promise("P10.4")
-def test_it_waits_for_agents_for_what_is_given_and_for_dead_letters() -> None:
-    async def story() -> None:
-        async with three() as (_, a, b):
-            agent = a.agent(lambda payload: None, id="audit")
-            await b.until(lambda _: "audit" in b.agents, PATIENCE_S)
-            await agent.stop()
-            await b.until(lambda _: "audit" not in b.agents, PATIENCE_S)
-
-            kept: list[Any] = []
-            await a.serve({"keep": kept.append}, name="shelf")
-            await b.until(links({"shelf": 1}), PATIENCE_S)
-            waiting = asyncio.ensure_future(b.until(lambda now: now["remote"]["given"] == 1, PATIENCE_S))
-            await b.client("shelf").keep(asyncio.sleep)
-            await waiting
-            await a.until(lambda now: now["remote"] == {"given": 0, "held": 1}, PATIENCE_S)
-            kept.pop().dispose()
-            await b.until(lambda now: now["remote"] == {"given": 0, "held": 0}, PATIENCE_S)
-
-            waiting = asyncio.ensure_future(b.until(lambda now: now["dead_letters"] == {"failed": 2}, PATIENCE_S))
-            failing = b.spawn(lambda number: 1 / number)
-            failing.tell(0)
-            failing.tell(0)
-            await waiting
-
-    play(story)
-
-
-@pytest.mark.promise("P10.4")
-def test_it_waits_for_a_link_that_is_lost_and_one_that_is_back() -> None:
-    async def story() -> None:
-        async with tw.Node(name="hub") as hub:
-            url = hub.listen("tide://127.0.0.1:0").url
-            node = tw.Node(url, name="a")
-            async with node:
-                waiting = asyncio.ensure_future(node.until(links({}, None), PATIENCE_S))
-                await asyncio.sleep(0)
-                assert not waiting.done()
-                await hub.stop()
-                assert (await waiting)["links"]["hub"] is None
-                waiting = asyncio.ensure_future(node.until(links({}, "next"), PATIENCE_S))
-                async with tw.Node(name="next") as following:
-                    following.listen(url)
-                    await waiting
-
-    play(story)
+            await hub.stop()
+            assert (await waiting)["links"]["hub"] is None
+            waiting = asyncio.ensure_future(node.until(links({}, "next"), PATIENCE_S))
+            async with tw.Node(name="next") as following:
+                following.listen(url)
+                await waiting
 
 
 @pytest.mark.promise("P10.6")
-def test_it_ends_with_its_time_and_with_its_node() -> None:
-    async def story() -> None:
-        async with tw.Node() as node:
-            assert (await node.until(lambda now: now["links"]["hub"] is None, 0))["links"]["services"] == {}
-            with pytest.raises(TimeoutError, match=r"0\.01 s"):
-                await node.until(lambda _: False, 0.01)
-            waiting = asyncio.ensure_future(node.until(lambda _: False))
-            given_up = asyncio.ensure_future(node.until(lambda _: False))
-            await asyncio.sleep(0)
-            given_up.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await given_up
-        with pytest.raises(tw.NodeStopped, match="does not hold"):
-            await waiting
-        assert await node.until(lambda _: True)
-        with pytest.raises(ValueError, match="no"):
-            await node.until(lambda _: int("no"))
-
-    play(story)
+async def test_it_ends_with_its_time_and_with_its_node() -> None:
+    async with tw.Node() as node:
+        assert (await node.until(lambda now: now["links"]["hub"] is None, 0))["links"]["services"] == {}
+        with pytest.raises(TimeoutError, match=r"0\.01 s"):
+            await node.until(lambda _: False, 0.01)
+        waiting = asyncio.ensure_future(node.until(lambda _: False))
+        given_up = asyncio.ensure_future(node.until(lambda _: False))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
+    with pytest.raises(tw.NodeStopped, match="does not hold"):
+        await waiting
+    assert await node.until(lambda _: True)
+    with pytest.raises(ValueError, match="no"):
+        await node.until(lambda _: int("no"))
 
 
 def test_it_blocks_a_plain_thread(node: tw.Node) -> None:
@@ -127,37 +115,30 @@ def test_it_blocks_a_plain_thread(node: tw.Node) -> None:
         ((bool, "1"), "timeout: '1'"),
     ],
 )
-def test_a_wrong_condition_or_timeout_is_named(node: tw.Node, arguments: tuple[Any, ...], problem: str) -> None:
+async def test_a_wrong_condition_or_timeout_is_named(node: tw.Node, arguments: tuple[Any, ...], problem: str) -> None:
     with pytest.raises(tw.InvalidArgument, match=problem):
-        node.sync.until(*arguments)
-
-    async def on_a_loop() -> None:
-        with pytest.raises(tw.InvalidArgument, match="await the same call"):
-            node.sync.until(bool)
-
-    asyncio.run(on_a_loop())
+        await asyncio.to_thread(node.sync.until, *arguments)
+    with pytest.raises(tw.InvalidArgument, match="await the same call"):
+        node.sync.until(bool)
 
 
 @pytest.mark.promise("P13.2")
-def test_a_subscription_that_was_awaited_is_in_force_at_the_hub() -> None:
-    async def story() -> None:
-        async with three() as (_, a, b):
-            for number in range(50):
-                came = asyncio.get_running_loop().create_future()
+async def test_a_subscription_that_was_awaited_is_in_force_at_the_hub() -> None:
+    async with three() as (_, a, b):
+        for number in range(50):
+            came = asyncio.get_running_loop().create_future()
 
-                async def receive(number: int, came: asyncio.Future[int] = came) -> None:
-                    came.set_result(number)
+            async def receive(number: int, came: asyncio.Future[int] = came) -> None:
+                came.set_result(number)
 
-                subscription = b.subscribe(f"news.{number}", receive)
-                assert await subscription is subscription
-                a.publish(f"news.{number}", number)
-                assert await came == number
-                assert await subscription is subscription, "a second time it is there"
-            async with b.subscription("read.*") as messages:
-                a.publish("read.now", 1)
-                assert (await messages.__anext__()).message == 1
-
-    play(story)
+            subscription = b.subscribe(f"news.{number}", receive)
+            assert await subscription is subscription
+            a.publish(f"news.{number}", number)
+            assert await came == number
+            assert await subscription is subscription, "a second time it is there"
+        async with b.subscription("read.*") as messages:
+            a.publish("read.now", 1)
+            assert (await messages.__anext__()).message == 1
 
 
 @pytest.mark.promise("P13.3")
@@ -171,42 +152,36 @@ def test_without_a_hub_it_is_in_force_at_once(node: tw.Node) -> None:
 
 
 @pytest.mark.promise("P13.2")
-def test_a_refusal_of_the_hub_is_raised_where_it_is_awaited() -> None:
-    async def story() -> None:
-        async with tw.Node(name="hub") as hub:
-            url = hub.listen("tide://127.0.0.1:0", tokens=[tw.Token("a long secret", subscribe=("open.>",))]).url
-            async with tw.Node(url, name="a", token="a long secret") as node:
-                assert await node.subscribe("open.news", print)
-                with pytest.raises(tw.Unauthorized, match=r"closed\.news"):
-                    await node.subscribe("closed.news", print)
-                with pytest.raises(tw.Unauthorized, match=r"closed\.news"):
-                    async with node.subscription("closed.news"):
-                        pass
-                # Those of what was refused are gone.
-                await node.idle(PATIENCE_S)
-                assert len(node.statistics()["actors"]) == 1
-
-    play(story)
+async def test_a_refusal_of_the_hub_is_raised_where_it_is_awaited() -> None:
+    async with tw.Node(name="hub") as hub:
+        url = hub.listen("tide://127.0.0.1:0", tokens=[tw.Token("a long secret", subscribe=("open.>",))]).url
+        async with tw.Node(url, name="a", token="a long secret") as node:
+            assert await node.subscribe("open.news", print)
+            with pytest.raises(tw.Unauthorized, match=r"closed\.news"):
+                await node.subscribe("closed.news", print)
+            with pytest.raises(tw.Unauthorized, match=r"closed\.news"):
+                async with node.subscription("closed.news"):
+                    pass
+            # Those of what was refused are gone.
+            await node.idle(PATIENCE_S)
+            assert len(node.statistics()["actors"]) == 1
 
 
 @pytest.mark.promise("P13.3", "P13.4")
-def test_one_that_ends_while_it_is_awaited_waits_no_more() -> None:
-    async def story() -> None:
-        async with tw.Node(name="hub") as hub:
-            url = hub.listen("tide://127.0.0.1:0").url
-            async with tw.Node(url, name="a") as node:
-                await hub.stop()
-                await node.until(links({}, None), PATIENCE_S)
-                subscription = node.subscribe("news", print)
+async def test_one_that_ends_while_it_is_awaited_waits_no_more() -> None:
+    async with tw.Node(name="hub") as hub:
+        url = hub.listen("tide://127.0.0.1:0").url
+        async with tw.Node(url, name="a") as node:
+            await hub.stop()
+            await node.until(links({}, None), PATIENCE_S)
+            subscription = node.subscribe("news", print)
 
-                async def in_force() -> None:
-                    await subscription
+            async def in_force() -> None:
+                await subscription
 
-                waiting = asyncio.ensure_future(in_force())
-                await asyncio.sleep(0)
-                assert not waiting.done(), "it waits for the next hub"
-                subscription.unsubscribe()
-                with pytest.raises(asyncio.CancelledError):
-                    await waiting
-
-    play(story)
+            waiting = asyncio.ensure_future(in_force())
+            await asyncio.sleep(0)
+            assert not waiting.done(), "it waits for the next hub"
+            subscription.unsubscribe()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting

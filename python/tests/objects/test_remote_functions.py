@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import tidewire as tw
 from link_programs import until_served
-from remote_support import Stranger, World, counts, has, let_go, play
+from remote_support import Stranger, counts, desk_nodes, has, let_go
 
 
 class Desk(tw.Service):
@@ -87,7 +87,7 @@ async def double(number: int) -> int:
 
 
 @pytest.mark.promise("P13.52")
-def test_every_kind_of_function_can_be_an_argument() -> None:
+async def test_every_kind_of_function_can_be_an_argument() -> None:
     class Meter:
         def __init__(self) -> None:
             self.seen: list[int] = []
@@ -96,7 +96,7 @@ def test_every_kind_of_function_can_be_an_argument() -> None:
             self.seen.append(number)
             return number
 
-    async def story(world: World) -> None:
+    async with desk_nodes(Desk()) as world:
         desk, meter, seen = world.caller.client("desk"), Meter(), list[int]()
         assert await desk.work(3, double) == [0, 2, 4]
         assert await desk.work(3, lambda step: step + 1) == [1, 2, 3]
@@ -108,11 +108,9 @@ def test_every_kind_of_function_can_be_an_argument() -> None:
         assert await desk.call(function=double, number=4) == 8
         await let_go(world.caller, world.server)
 
-    play(Desk(), story)
-
 
 @pytest.mark.promise("P13.54")
-def test_a_call_of_a_function_is_a_call() -> None:
+async def test_a_call_of_a_function_is_a_call() -> None:
     entered, left = asyncio.Event(), asyncio.Event()
 
     async def fails() -> None:
@@ -132,7 +130,7 @@ def test_a_call_of_a_function_is_a_call() -> None:
         for number in range(most):
             yield number
 
-    async def story(world: World) -> None:
+    async with desk_nodes(Desk()) as world:
         desk = world.caller.client("desk")
         with pytest.raises(KeyError, match="here"):
             await desk.call(fails)
@@ -148,11 +146,9 @@ def test_a_call_of_a_function_is_a_call() -> None:
         await left.wait()
         assert entered.is_set()
 
-    play(Desk(), story)
 
-
-def test_the_annotation_says_how_a_function_is_called_in_one_process_too() -> None:
-    async def story(world: World) -> None:
+async def test_the_annotation_says_how_a_function_is_called_in_one_process_too() -> None:
+    async with desk_nodes(Desk()) as world:
         for desk in (world.caller.client("desk"), world.server.client("desk")):
             seen: list[int] = []
             await desk.work(2, seen.append)
@@ -162,11 +158,9 @@ def test_the_annotation_says_how_a_function_is_called_in_one_process_too() -> No
             with pytest.raises(tw.InvalidArgument, match="progress: 5 is not allowed: give Callable"):
                 await desk.work(2, 5)
 
-    play(Desk(), story)
-
 
 @pytest.mark.promise("P13.55")
-def test_a_plain_function_runs_on_a_thread_and_a_coroutine_on_the_loop() -> None:
+async def test_a_plain_function_runs_on_a_thread_and_a_coroutine_on_the_loop() -> None:
     threads: list[threading.Thread] = []
 
     def plain() -> None:
@@ -175,27 +169,23 @@ def test_a_plain_function_runs_on_a_thread_and_a_coroutine_on_the_loop() -> None
     async def on_loop() -> None:
         threads.append(threading.current_thread())
 
-    async def story(world: World) -> None:
+    async with desk_nodes(Desk()) as world:
         desk = world.caller.client("desk")
         await desk.call(plain)
         await desk.call(on_loop)
         assert threads[0] is not threading.main_thread()
         assert threads[1] is threading.main_thread()
 
-    play(Desk(), story)
 
-
-def test_a_plain_thread_gives_a_function_and_waits() -> None:
-    async def story(world: World) -> None:
+async def test_a_plain_thread_gives_a_function_and_waits() -> None:
+    async with desk_nodes(Desk()) as world:
         desk = world.caller.client("desk")
         assert await asyncio.to_thread(desk.sync.work, 3, double) == [0, 2, 4]
         await let_go(world.caller)
 
-    play(Desk(), story)
 
-
-def test_a_function_is_called_after_the_call_that_gave_it() -> None:
-    async def story(world: World) -> None:
+async def test_a_function_is_called_after_the_call_that_gave_it() -> None:
+    async with desk_nodes(Desk()) as world:
         desk = world.caller.client("desk")
         await desk.keep(double)
         assert [await desk.ring() for _ in range(3)] == [0, 0, 0]
@@ -203,12 +193,10 @@ def test_a_function_is_called_after_the_call_that_gave_it() -> None:
         await desk.drop()
         await let_go(world.caller, world.server)
 
-    play(Desk(), story)
-
 
 @pytest.mark.promise("P13.57")
-def test_the_same_function_is_the_same_proxy_and_comes_back_as_itself() -> None:
-    async def story(world: World) -> None:
+async def test_the_same_function_is_the_same_proxy_and_comes_back_as_itself() -> None:
+    async with desk_nodes(Desk()) as world:
         desk = world.caller.client("desk")
         await desk.keep(double)
         assert await desk.has(double)
@@ -219,12 +207,10 @@ def test_the_same_function_is_the_same_proxy_and_comes_back_as_itself() -> None:
         await desk.drop()
         await let_go(world.caller)
 
-    play(Desk(), story)
-
 
 @pytest.mark.parametrize("priority", ["low", "normal", "urgent"])
-def test_a_function_comes_back_from_the_call_that_gave_it(priority: str) -> None:
-    async def story(world: World) -> None:
+async def test_a_function_comes_back_from_the_call_that_gave_it(priority: str) -> None:
+    async with desk_nodes(Desk()) as world:
         desk = world.caller.client("desk").with_(priority=priority)
 
         async def same() -> bool:
@@ -237,34 +223,10 @@ def test_a_function_comes_back_from_the_call_that_gave_it(priority: str) -> None
             assert all([await one for one in [asyncio.create_task(same()) for _ in range(30)]])
         await let_go(world.caller, world.server)
 
-    play(Desk(), story)
-
-
-def test_functions_of_abandoned_calls_are_released_soon() -> None:
-    async def story(world: World) -> None:
-        desk = world.caller.client("desk")
-        await desk.same(1)
-
-        async def give() -> None:
-            async def mine() -> None: ...
-
-            await desk.hold(mine)
-
-        calls = [asyncio.create_task(give()) for _ in range(20)]
-        await asyncio.sleep(0)
-        assert counts(world.caller)[0] == 20
-        for call in calls:
-            call.cancel()
-        await asyncio.wait(calls)
-        del calls
-        await let_go(world.caller, world.server)
-
-    play(Desk(), story)
-
 
 @pytest.mark.promise("P13.59")
-def test_a_result_may_be_a_function_and_so_may_items() -> None:
-    async def story(world: World) -> None:
+async def test_a_result_may_be_a_function_and_so_may_items() -> None:
+    async with desk_nodes(Desk()) as world:
         desk = world.caller.client("desk")
         async with await desk.adder(5) as add:
             assert await add(1) == 6
@@ -278,12 +240,10 @@ def test_a_result_may_be_a_function_and_so_may_items() -> None:
         gc.collect()
         await let_go(world.server, world.caller)
 
-    play(Desk(), story)
-
 
 @pytest.mark.promise("P13.59", "P13.62")
-def test_the_owner_lets_a_function_go() -> None:
-    async def story(world: World) -> None:
+async def test_the_owner_lets_a_function_go() -> None:
+    async with desk_nodes(Desk()) as world:
         desk = world.caller.client("desk")
         given = tw.remote(double)
         await desk.keep(given)
@@ -293,12 +253,10 @@ def test_the_owner_lets_a_function_go() -> None:
         with pytest.raises(tw.RemoteGone, match="let go"):
             await desk.ring()
 
-    play(Desk(), story)
-
 
 @pytest.mark.promise("P13.60")
-def test_a_lease_ends_without_use_and_each_use_renews_it() -> None:
-    async def story(world: World) -> None:
+async def test_a_lease_ends_without_use_and_each_use_renews_it() -> None:
+    async with desk_nodes(Desk()) as world:
         desk = world.caller.client("desk")
         await desk.keep(tw.remote(double, lease=0.3))
         loop = asyncio.get_running_loop()
@@ -309,12 +267,11 @@ def test_a_lease_ends_without_use_and_each_use_renews_it() -> None:
         with pytest.raises(tw.RemoteGone, match="lease"):
             await desk.ring()
 
-    play(Desk(), story)
-
 
 @pytest.mark.promise("P13.61")
-def test_a_lease_stands_still_during_the_call_that_gives() -> None:
-    async def story(world: World) -> None:
+async def test_a_lease_stands_still_during_the_call_that_gives() -> None:
+    service = Desk()
+    async with desk_nodes(service) as world:
         called = asyncio.Event()
 
         async def call() -> None:
@@ -331,13 +288,11 @@ def test_a_lease_stands_still_during_the_call_that_gives() -> None:
         await waiting
         assert called.is_set()
 
-    service = Desk()
-    play(service, story)
-
 
 @pytest.mark.promise("P13.62")
-def test_nothing_survives_the_link_of_its_owner() -> None:
-    async def story(world: World) -> None:
+async def test_nothing_survives_the_link_of_its_owner() -> None:
+    async with desk_nodes(Desk()) as world:
+
         async def own(number: int) -> int:
             return number
 
@@ -355,12 +310,10 @@ def test_nothing_survives_the_link_of_its_owner() -> None:
         with pytest.raises(tw.RemoteGone):
             await world.caller.client("desk").ring()
 
-    play(Desk(), story)
-
 
 @pytest.mark.promise("P13.58")
-def test_a_third_node_gets_no_proxy_of_what_another_owns() -> None:
-    async def story(world: World) -> None:
+async def test_a_third_node_gets_no_proxy_of_what_another_owns() -> None:
+    async with desk_nodes(Desk()) as world:
         add = await world.caller.client("desk").adder(1)
         async with world.node("third") as third:
             await third.serve(Desk(), name="other")
@@ -369,11 +322,9 @@ def test_a_third_node_gets_no_proxy_of_what_another_owns() -> None:
                 await world.caller.client("other").keep(add)
             assert await world.caller.client("other").call(lambda number: add.sync(number), 4) == 5
 
-    play(Desk(), story)
 
-
-def test_a_call_that_reaches_nobody_gives_nothing() -> None:
-    async def story(world: World) -> None:
+async def test_a_call_that_reaches_nobody_gives_nothing() -> None:
+    async with desk_nodes(Desk()) as world:
         stranger = await Stranger.join(world)
         await stranger.say_goodbye()
         with pytest.raises(tw.TidewireError):
@@ -384,12 +335,10 @@ def test_a_call_that_reaches_nobody_gives_nothing() -> None:
         assert counts(world.caller) == (0, 0)
         stranger.leave()
 
-    play(Desk(), story)
-
 
 @pytest.mark.promise("P13.56", "P13.60")
-def test_a_guessed_or_stolen_key_gives_nothing_and_ends_with_the_link_of_its_holder() -> None:
-    async def story(world: World) -> None:
+async def test_a_guessed_or_stolen_key_gives_nothing_and_ends_with_the_link_of_its_holder() -> None:
+    async with desk_nodes(Desk()) as world:
         holder = await Stranger.join(world)
         keeping = asyncio.ensure_future(world.caller.client("desk").with_(instance="stranger").keep(double))
         exchange, (reference,) = await holder.came()
@@ -413,5 +362,3 @@ def test_a_guessed_or_stolen_key_gives_nothing_and_ends_with_the_link_of_its_hol
         assert counts(world.caller) == (1, 0)
         holder.leave()
         await let_go(world.caller)
-
-    play(Desk(), story)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import Any
 
 import pytest
 import tidewire as tw
 from link_processes import Programs
 from link_programs import until_served
-from link_stories import joined, lost
+from link_stories import joined
 from remote_support import counts, let_go
 
 
@@ -18,61 +17,30 @@ async def number() -> int:
     return 7
 
 
-def test_a_holder_that_is_killed_holds_nothing(started: Programs) -> None:
+async def test_a_holder_that_is_killed_holds_nothing(started: Programs) -> None:
     _, url, server = started.hub_and_server()
-
-    async def story() -> None:
-        async with tw.Node(url, name="owner") as node:
-            workshop = node.client("workshop")
-            await workshop.keep(number)
-            assert await workshop.call_kept() == 7
-            assert counts(node) == (1, 0)
-            server.signal(signal.SIGKILL)
-            await let_go(node)
-
-    asyncio.run(story())
+    async with tw.Node(url, name="owner") as node:
+        workshop = node.client("workshop")
+        await workshop.keep(number)
+        assert await workshop.call_kept() == 7
+        assert counts(node) == (1, 0)
+        server.signal(signal.SIGKILL)
+        await let_go(node)
 
 
-def test_a_lost_hub_takes_all_with_it_and_the_next_one_begins_anew(started: Programs) -> None:
+async def test_a_lost_hub_takes_all_with_it_and_the_next_one_begins_anew(started: Programs) -> None:
     hub, url, _ = started.hub_and_server(started.url("tcp"))
-
-    async def story() -> None:
-        async with tw.Node(url, name="owner") as node:
-            workshop = node.client("workshop")
-            await workshop.keep(number)
-            assert await workshop.call_kept() == 7
-            hub.signal(signal.SIGKILL)
-            await asyncio.to_thread(hub.ended)
-            await asyncio.to_thread(started.hub, url)
-            await joined(node)
-            await let_go(node)
-            await until_served(node, "workshop")
-            with pytest.raises(tw.RemoteGone):
-                await workshop.call_kept()
-            await workshop.keep(number)
-            assert await workshop.call_kept() == 7
-
-    asyncio.run(story())
-
-
-def test_a_holder_whose_link_is_lost_holds_nothing(started: Programs) -> None:
-    hub, url = started.hub()
-
-    async def story() -> None:
-        async with tw.Node(url, name="owner") as owner, tw.Node(url, name="holder") as holder:
-
-            async def give() -> Any:
-                return number
-
-            await owner.serve(give, name="desk")
-            await until_served(holder, "desk")
-            held = await holder.client("desk").give()
-            assert await held() == 7
-            assert counts(holder) == (0, 1)
-            hub.kill()
-            await lost(holder)
-            await let_go(holder, owner)
-            with pytest.raises(tw.RemoteGone):
-                await held()
-
-    asyncio.run(story())
+    async with tw.Node(url, name="owner") as node:
+        workshop = node.client("workshop")
+        await workshop.keep(number)
+        assert await workshop.call_kept() == 7
+        hub.signal(signal.SIGKILL)
+        await asyncio.to_thread(hub.ended)
+        await asyncio.to_thread(started.hub, url)
+        await joined(node)
+        await let_go(node)
+        await until_served(node, "workshop")
+        with pytest.raises(tw.RemoteGone):
+            await workshop.call_kept()
+        await workshop.keep(number)
+        assert await workshop.call_kept() == 7

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from remote_support import Reference, Stranger, World, counts, let_go, play
+from remote_support import Reference, Stranger, counts, desk_nodes, let_go
 
 
 class Cart(tw.Service):
@@ -91,8 +91,9 @@ class Shop(tw.Service):
 
 
 @pytest.mark.promise("P13.52")
-def test_a_service_object_is_called_where_it_lives() -> None:
-    async def story(world: World) -> None:
+async def test_a_service_object_is_called_where_it_lives() -> None:
+    service = Shop()
+    async with desk_nodes(service) as world:
         shop = world.caller.client("desk")
         async with await shop.open() as cart:
             assert isinstance(cart, tw.RemoteObject)
@@ -110,42 +111,33 @@ def test_a_service_object_is_called_where_it_lives() -> None:
                 await cart.unmarked()
         await let_go(world.server, world.caller)
 
-    service = Shop()
-    play(service, story)
 
-
-def test_a_service_object_fits_a_parameter_of_its_class() -> None:
-    async def story(world: World) -> None:
+async def test_a_service_object_fits_a_parameter_of_its_class() -> None:
+    async with desk_nodes(Shop()) as world:
         cart = Cart()
         assert await world.caller.client("desk").fill(cart, ["a", "b"]) == 2
         assert cart.things == ["a", "b"]
         with pytest.raises(tw.InvalidArgument, match="cart: 'x' is not allowed"):
             await world.caller.client("desk").fill("x", [])
 
-    play(Shop(), story)
 
-
-def test_methods_that_are_not_for_other_nodes_can_not_be_called() -> None:
-    async def story(world: World) -> None:
+async def test_methods_that_are_not_for_other_nodes_can_not_be_called() -> None:
+    async with desk_nodes(Shop()) as world:
         cart = Cart()
         shop = world.caller.client("desk")
         for name in ("secret", "unmarked", "_hidden", "things"):
             with pytest.raises((tw.NoSuchTarget, AttributeError)):
                 await shop.call(cart, name)
 
-    play(Shop(), story)
 
-
-def test_a_declared_service_is_an_object_even_if_it_is_a_data_class() -> None:
-    async def story(world: World) -> None:
+async def test_a_declared_service_is_an_object_even_if_it_is_a_data_class() -> None:
+    async with desk_nodes(Shop()) as world:
         assert await world.caller.client("desk").read(Noted("x")) == "x"
-
-    play(Shop(), story)
 
 
 @pytest.mark.promise("P13.53")
-def test_any_other_object_needs_a_mark() -> None:
-    async def story(world: World) -> None:
+async def test_any_other_object_needs_a_mark() -> None:
+    async with desk_nodes(Shop()) as world:
         shop = world.caller.client("desk")
         with pytest.raises(tw.InvalidArgument, match=r"\[0\].*Plain"):
             await shop.greet(Plain())
@@ -158,23 +150,20 @@ def test_any_other_object_needs_a_mark() -> None:
             await shop.call(tw.remote(Plain()), "_hidden")
         assert counts(world.caller)[1] == 0
 
-    play(Shop(), story)
 
-
-def test_messages_of_subjects_hold_no_functions() -> None:
-    async def story(world: World) -> None:
+async def test_messages_of_subjects_hold_no_functions() -> None:
+    async with desk_nodes(Shop()) as world:
         with pytest.raises(tw.InvalidArgument, match="function"):
             world.caller.publish("a.b", [lambda: 1])
 
-    play(Shop(), story)
 
-
-def test_an_object_that_is_called_itself_is_a_function() -> None:
+async def test_an_object_that_is_called_itself_is_a_function() -> None:
     class Doubles:
         def __call__(self, number: int) -> int:
             return 2 * number
 
-    async def story(world: World) -> None:
+    async with desk_nodes(Shop()) as world:
+
         class Calls:
             async def twice(self, function: Any) -> int:
                 return int(await function(await function(3)))
@@ -182,11 +171,10 @@ def test_an_object_that_is_called_itself_is_a_function() -> None:
         await world.server.serve(Calls(), name="calls")
         assert await world.caller.client("calls").twice(tw.remote(Doubles())) == 12
 
-    play(Shop(), story)
 
+async def test_many_functions_at_once_are_given_and_released() -> None:
+    async with desk_nodes(Shop()) as world:
 
-def test_many_functions_at_once_are_given_and_released() -> None:
-    async def story(world: World) -> None:
         async def number() -> int:
             return 1
 
@@ -194,8 +182,6 @@ def test_many_functions_at_once_are_given_and_released() -> None:
         back = await world.caller.client("desk").echo(functions)
         assert all(one is other for one, other in zip(functions, back, strict=True))
         await let_go(world.caller, world.server)
-
-    play(Shop(), story)
 
 
 @pytest.mark.parametrize(
@@ -243,8 +229,8 @@ NO_REFERENCES: list[Any] = [
 ]
 
 
-def test_a_value_that_is_no_reference_is_refused() -> None:
-    async def story(world: World) -> None:
+async def test_a_value_that_is_no_reference_is_refused() -> None:
+    async with desk_nodes(Shop()) as world:
         stranger = await Stranger.join(world)
         echo = world.caller.client("desk").with_(instance="stranger").echo
         for reference in NO_REFERENCES:
@@ -256,16 +242,14 @@ def test_a_value_that_is_no_reference_is_refused() -> None:
             assert counts(world.caller) == (0, 0)
         stranger.leave()
 
-    play(Shop(), story)
 
-
-def test_a_reference_from_a_node_that_was_not_given_it_is_refused() -> None:
+async def test_a_reference_from_a_node_that_was_not_given_it_is_refused() -> None:
     def own() -> None: ...
 
     async def is_own(function: Any) -> bool:
         return function is own
 
-    async def story(world: World) -> None:
+    async with desk_nodes(Shop()) as world:
         served = await world.caller.serve({"own": is_own}, name="owner")
         holder, thief = await Stranger.join(world), await Stranger.join(world, "thief")
         giving = asyncio.ensure_future(world.caller.client("desk").with_(instance="stranger").echo(own))
@@ -280,5 +264,3 @@ def test_a_reference_from_a_node_that_was_not_given_it_is_refused() -> None:
         holder.leave()
         thief.leave()
         await let_go(world.caller)
-
-    play(Shop(), story)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tidewire as tw
 from pool_functions import die, increment
 
-Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0
 
 

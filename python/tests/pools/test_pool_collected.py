@@ -61,17 +61,14 @@ def test_the_workers_of_a_collected_pool_end(kind: Any) -> None:
 
 @pytest.mark.promise("P12.24")
 @pytest.mark.parametrize("kind", KINDS)
-def test_tasks_keep_their_pool_until_they_are_done(kind: Any) -> None:
-    async def main() -> None:
-        pool = Pool(functions.increment, 1, kind, capacity=10, name="kept")
-        futures = [pool.submit(n) for n in range(200)]
-        threads = threads_of("kept")
-        del pool
-        gc.collect()
-        assert await asyncio.gather(*futures) == list(range(1, 201))
-        assert await asyncio.to_thread(all_end, threads)
-
-    story(main)
+async def test_tasks_keep_their_pool_until_they_are_done(kind: Any) -> None:
+    pool = Pool(functions.increment, 1, kind, capacity=10, name="kept")
+    futures = [pool.submit(n) for n in range(200)]
+    threads = threads_of("kept")
+    del pool
+    gc.collect()
+    assert await asyncio.gather(*futures) == list(range(1, 201))
+    assert await asyncio.to_thread(all_end, threads)
 
 
 @pytest.mark.promise("P12.24")
@@ -130,7 +127,7 @@ def test_a_task_that_nobody_waits_for_is_done_before_a_collected_pool_ends() -> 
     assert done.is_set()
 
 
-def test_a_stop_without_a_limit_waits_for_a_task() -> None:
+async def test_a_stop_without_a_limit_waits_for_a_task() -> None:
     entered, go = threading.Event(), threading.Event()
 
     def work(n: int) -> int:
@@ -138,17 +135,14 @@ def test_a_stop_without_a_limit_waits_for_a_task() -> None:
         assert go.wait(PATIENCE)
         return n
 
-    async def main() -> None:
-        pool = Pool(work, 1, capacity=1)
-        task = pool.submit(1)
-        assert await asyncio.to_thread(entered.wait, PATIENCE)
-        waiting, without_room = pool.submit(2), pool.submit(3)
-        stopping = asyncio.ensure_future(pool.stop(timeout=None))
-        # The keeper refuses it when it hears of the stop, and then sleeps without a limit.
-        with pytest.raises(tw.PoolStopped):
-            await without_room
-        go.set()
-        assert await asyncio.gather(task, waiting) == [1, 2]
-        assert (await stopping).handled == 2
-
-    story(main)
+    pool = Pool(work, 1, capacity=1)
+    task = pool.submit(1)
+    assert await asyncio.to_thread(entered.wait, PATIENCE)
+    waiting, without_room = pool.submit(2), pool.submit(3)
+    stopping = asyncio.ensure_future(pool.stop(timeout=None))
+    # The keeper refuses it when it hears of the stop, and then sleeps without a limit.
+    with pytest.raises(tw.PoolStopped):
+        await without_room
+    go.set()
+    assert await asyncio.gather(task, waiting) == [1, 2]
+    assert (await stopping).handled == 2

@@ -23,7 +23,7 @@ from tidewire.pools import Pool, Restarts, Task
 
 
 @pytest.mark.promise("P12.1", "P12.2", "P12.7", "P12.9")
-def test_fifty_killed_workers_lose_none_of_ten_thousand_tasks(tmp_path: Path) -> None:
+async def test_fifty_killed_workers_lose_none_of_ten_thousand_tasks(tmp_path: Path) -> None:
     killed: set[int] = set()
     chance = random.Random(1)
 
@@ -36,47 +36,41 @@ def test_fifty_killed_workers_lose_none_of_ten_thousand_tasks(tmp_path: Path) ->
         killed.add(victim)
         os.kill(victim, signal.SIGKILL)
 
-    async def main() -> None:
-        function = functools.partial(functions.noted, str(tmp_path))
-        async with process_pool(function, 2, max_deliveries=10) as pool:
-            futures = [pool.submit(n) for n in range(10_000)]
-            for finished, future in enumerate(futures):
-                await future
-                if finished % 150 == 0 and len(killed) < 50:
-                    await kill_one(pool)
-            assert [future.result() for future in futures] == list(range(10_000))
-            await pool.until(lambda now: now["restarts"] == 50, PATIENCE)
-            redelivered = pool.statistics()["redelivered"]
-        assert pool.ledger == tw.Ledger(10_000, 10_000, 0, 0, reason="stopped")
-        # A task that was begun again may have been called before or not; each call beyond the first
-        # is among those.
-        calls = sum(file.stat().st_size for file in tmp_path.iterdir())
-        assert 10_000 <= calls <= 10_000 + redelivered
-
-    story(main)
+    function = functools.partial(functions.noted, str(tmp_path))
+    async with process_pool(function, 2, max_deliveries=10) as pool:
+        futures = [pool.submit(n) for n in range(10_000)]
+        for finished, future in enumerate(futures):
+            await future
+            if finished % 150 == 0 and len(killed) < 50:
+                await kill_one(pool)
+        assert [future.result() for future in futures] == list(range(10_000))
+        await pool.until(lambda now: now["restarts"] == 50, PATIENCE)
+        redelivered = pool.statistics()["redelivered"]
+    assert pool.ledger == tw.Ledger(10_000, 10_000, 0, 0, reason="stopped")
+    # A task that was begun again may have been called before or not; each call beyond the first
+    # is among those.
+    calls = sum(file.stat().st_size for file in tmp_path.iterdir())
+    assert 10_000 <= calls <= 10_000 + redelivered
 
 
 @pytest.mark.promise("P12.6", "P12.7")
-def test_a_killed_worker_is_replaced_soon(gate: str) -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        async with process_pool(functions.wait_if_path, 1) as pool:
-            await pool.submit(1)
-            first = pids(pool)
-            waiting, behind = pool.submit(gate), pool.submit(2)
-            before = await at(gate)
-            os.kill(first[0], signal.SIGKILL)
-            # Until it has ended it keeps the gate open.
-            assert await asyncio.to_thread(ends, first[0])
-            since = loop.time()
-            after = await at(gate)
-            assert loop.time() - since < 10
-            assert pids(pool) not in (first, [])
-            os.close(before)
-            os.close(after)
-            assert (await waiting, await behind) == (gate, 2)
-
-    story(main)
+async def test_a_killed_worker_is_replaced_soon(gate: str) -> None:
+    loop = asyncio.get_running_loop()
+    async with process_pool(functions.wait_if_path, 1) as pool:
+        await pool.submit(1)
+        first = pids(pool)
+        waiting, behind = pool.submit(gate), pool.submit(2)
+        before = await at(gate)
+        os.kill(first[0], signal.SIGKILL)
+        # Until it has ended it keeps the gate open.
+        assert await asyncio.to_thread(ends, first[0])
+        since = loop.time()
+        after = await at(gate)
+        assert loop.time() - since < 10
+        assert pids(pool) not in (first, [])
+        os.close(before)
+        os.close(after)
+        assert (await waiting, await behind) == (gate, 2)
 
 
 @pytest.mark.promise("P12.1", "P12.8")
@@ -111,21 +105,18 @@ def test_with_one_delivery_a_task_is_lost_with_its_worker() -> None:
 
 
 @pytest.mark.promise("P12.13")
-def test_a_restart_storm_ends_in_a_failed_pool() -> None:
-    async def main() -> None:
-        pool = process_pool(functions.die, restarts=Restarts(max=3, backoff_ms=1), max_deliveries=1_000, name="stormy")
-        async with pool:
-            ended = await asyncio.gather(*[pool.submit(n) for n in range(50)], return_exceptions=True)
-            assert {type(error) for error in ended} == {tw.PoolFailed}
-            assert "killed by SIGKILL" in str(ended[0]) and "stormy" in str(ended[0])
-            assert pool.state == "failed"
-            with pytest.raises(tw.PoolFailed):
-                pool.submit(1)
-            assert pool.statistics()["restarts"] == 4
-            assert await pool.stop() == tw.Ledger(50, 0, 0, 50, reason="failed")
+async def test_a_restart_storm_ends_in_a_failed_pool() -> None:
+    pool = process_pool(functions.die, restarts=Restarts(max=3, backoff_ms=1), max_deliveries=1_000, name="stormy")
+    async with pool:
+        ended = await asyncio.gather(*[pool.submit(n) for n in range(50)], return_exceptions=True)
+        assert {type(error) for error in ended} == {tw.PoolFailed}
+        assert "killed by SIGKILL" in str(ended[0]) and "stormy" in str(ended[0])
         assert pool.state == "failed"
-
-    story(main)
+        with pytest.raises(tw.PoolFailed):
+            pool.submit(1)
+        assert pool.statistics()["restarts"] == 4
+        assert await pool.stop() == tw.Ledger(50, 0, 0, 50, reason="failed")
+    assert pool.state == "failed"
 
 
 def test_a_child_of_a_worker_does_not_keep_it_alive(gate: str) -> None:
@@ -168,56 +159,44 @@ def test_workers_end_with_a_parent_that_is_killed(stuck: bool, gate: str) -> Non
 
 
 @pytest.mark.promise("P12.10", "P12.12")
-def test_a_hung_worker_is_killed_and_replaced() -> None:
-    async def main() -> None:
-        async with process_pool(functions.hang_if, 2, task_timeout=0.2) as pool:
-            numbers = [1, -1, 2, 3, -2, 4]
-            ended = await asyncio.gather(*[pool.submit(n) for n in numbers], return_exceptions=True)
-            assert [n for n in ended if isinstance(n, int)] == [1, 2, 3, 4]
-            assert [type(error) for error in ended if not isinstance(error, int)] == [tw.TaskTimeout] * 2
-            assert isinstance(ended[1], TimeoutError)
-            assert await pool.submit(5) == 5
-            assert pool.statistics()["timed_out"] == 2
-        assert pool.ledger == tw.Ledger(7, 5, 0, 2, reason="stopped")
-
-    story(main)
+async def test_a_hung_worker_is_killed_and_replaced() -> None:
+    async with process_pool(functions.hang_if, 2, task_timeout=0.2) as pool:
+        numbers = [1, -1, 2, 3, -2, 4]
+        ended = await asyncio.gather(*[pool.submit(n) for n in numbers], return_exceptions=True)
+        assert [n for n in ended if isinstance(n, int)] == [1, 2, 3, 4]
+        assert [type(error) for error in ended if not isinstance(error, int)] == [tw.TaskTimeout] * 2
+        assert isinstance(ended[1], TimeoutError)
+        assert await pool.submit(5) == 5
+        assert pool.statistics()["timed_out"] == 2
+    assert pool.ledger == tw.Ledger(7, 5, 0, 2, reason="stopped")
 
 
-def test_the_only_worker_of_an_idle_pool_is_watched_from_its_first_task_on() -> None:
-    async def main() -> None:
-        async with process_pool(functions.hang_if, 1, task_timeout=0.1) as pool:
-            await pool.submit(1)
-            for _ in range(3):
-                with pytest.raises(tw.TaskTimeout):
-                    await pool.submit(-1)
-
-    story(main)
+async def test_the_only_worker_of_an_idle_pool_is_watched_from_its_first_task_on() -> None:
+    async with process_pool(functions.hang_if, 1, task_timeout=0.1) as pool:
+        await pool.submit(1)
+        for _ in range(3):
+            with pytest.raises(tw.TaskTimeout):
+                await pool.submit(-1)
 
 
-def test_a_worker_that_is_frozen_before_its_task_has_ended_is_found_by_the_limit() -> None:
-    async def main() -> None:
-        async with process_pool(functions.increment, 1, task_timeout=0.2) as pool:
-            await pool.submit(0)
-            os.kill(pids(pool)[0], signal.SIGSTOP)
-            frozen = pool.submit(1)
-            os.kill(pids(pool)[0], signal.SIGCONT)
-            assert await frozen == 2
-
-    story(main)
+async def test_a_worker_that_is_frozen_before_its_task_has_ended_is_found_by_the_limit() -> None:
+    async with process_pool(functions.increment, 1, task_timeout=0.2) as pool:
+        await pool.submit(0)
+        os.kill(pids(pool)[0], signal.SIGSTOP)
+        frozen = pool.submit(1)
+        os.kill(pids(pool)[0], signal.SIGCONT)
+        assert await frozen == 2
 
 
 @pytest.mark.promise("P12.27")
-def test_short_tasks_do_not_wait_behind_a_long_one(gate: str) -> None:
-    async def main() -> None:
-        async with process_pool(functions.wait_if_path, 2) as pool:
-            for _ in range(20):
-                await asyncio.gather(*[pool.submit(n) for n in range(2_000)])
-            futures = [pool.submit(n if n != 100 else gate) for n in range(2_000)]
-            done = await asyncio.gather(*[future for n, future in enumerate(futures) if n != 100])
-            assert len(done) == 1_999
-            assert not futures[100].done()
-            await asyncio.to_thread(opened, gate)
-            assert await futures[100] == gate
-        assert pool.ledger is not None and pool.ledger.handled == 42_000
-
-    story(main)
+async def test_short_tasks_do_not_wait_behind_a_long_one(gate: str) -> None:
+    async with process_pool(functions.wait_if_path, 2) as pool:
+        for _ in range(20):
+            await asyncio.gather(*[pool.submit(n) for n in range(2_000)])
+        futures = [pool.submit(n if n != 100 else gate) for n in range(2_000)]
+        done = await asyncio.gather(*[future for n, future in enumerate(futures) if n != 100])
+        assert len(done) == 1_999
+        assert not futures[100].done()
+        await asyncio.to_thread(opened, gate)
+        assert await futures[100] == gate
+    assert pool.ledger is not None and pool.ledger.handled == 42_000

@@ -215,14 +215,11 @@ def test_an_error_that_does_not_travel_is_described(function: Any, name: str, me
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorExit(), StopIteration(2), StopAsyncIteration()])
-def test_errors_that_mean_something_to_the_caller_are_described_as_well(error: BaseException) -> None:
-    async def main() -> None:
-        async with process_pool(functions.raise_it) as pool:
-            with pytest.raises(tw.RemoteError) as caught:
-                await pool.submit(error)
-            assert caught.value.type_name == type(error).__name__
-
-    asyncio.run(main())
+async def test_errors_that_mean_something_to_the_caller_are_described_as_well(error: BaseException) -> None:
+    async with process_pool(functions.raise_it) as pool:
+        with pytest.raises(tw.RemoteError) as caught:
+            await pool.submit(error)
+        assert caught.value.type_name == type(error).__name__
 
 
 def test_system_exit_is_only_an_error_of_the_task() -> None:
@@ -307,31 +304,28 @@ def test_a_function_that_can_not_be_imported_fails_the_pool_at_once(path: str, k
 
 
 @pytest.mark.promise("P12.28", "P12.29")
-def test_a_wait_for_statistics_that_never_fit_ends() -> None:
-    async def main() -> None:
-        pool = Pool(functions.increment, 1, name="p")
-        with pytest.raises(tw.InvalidArgument, match=r"condition: 7 is not allowed: give a function"):
-            await pool.until(7)  # type: ignore[arg-type]
-        with pytest.raises(tw.InvalidArgument, match=r"timeout: -1 is not allowed: give seconds"):
-            await pool.until(bool, -1)
+async def test_a_wait_for_statistics_that_never_fit_ends() -> None:
+    pool = Pool(functions.increment, 1, name="p")
+    with pytest.raises(tw.InvalidArgument, match=r"condition: 7 is not allowed: give a function"):
+        await pool.until(7)  # type: ignore[arg-type]
+    with pytest.raises(tw.InvalidArgument, match=r"timeout: -1 is not allowed: give seconds"):
+        await pool.until(bool, -1)
 
-        def never(now: dict[str, Any]) -> bool:
-            return bool(now["handled"] == 2)
+    def never(now: dict[str, Any]) -> bool:
+        return bool(now["handled"] == 2)
 
-        with pytest.raises(TimeoutError, match=r"pool 'p': the condition does not hold after 0.01 s"):
-            await pool.until(never, 0.01)
-        waiting = asyncio.ensure_future(pool.until(never))
-        fits = asyncio.ensure_future(pool.until(lambda now: now["handled"] == 1))
-        assert await pool.submit(1) == 2
-        assert (await fits)["handled"] == 1
-        await pool.stop()
-        await asyncio.wait([waiting])
-        assert isinstance(waiting.exception(), tw.PoolStopped)
-        assert (await pool.until(lambda now: now["state"] == "stopped"))["handled"] == 1
-        # The pool keeps no condition for which nobody waits.
-        gone = weakref.ref(never)
-        del never, waiting
-        gc.collect()
-        assert gone() is None
-
-    asyncio.run(asyncio.wait_for(main(), 45))
+    with pytest.raises(TimeoutError, match=r"pool 'p': the condition does not hold after 0.01 s"):
+        await pool.until(never, 0.01)
+    waiting = asyncio.ensure_future(pool.until(never))
+    fits = asyncio.ensure_future(pool.until(lambda now: now["handled"] == 1))
+    assert await pool.submit(1) == 2
+    assert (await fits)["handled"] == 1
+    await pool.stop()
+    await asyncio.wait([waiting])
+    assert isinstance(waiting.exception(), tw.PoolStopped)
+    assert (await pool.until(lambda now: now["state"] == "stopped"))["handled"] == 1
+    # The pool keeps no condition for which nobody waits.
+    gone = weakref.ref(never)
+    del never, waiting
+    gc.collect()
+    assert gone() is None

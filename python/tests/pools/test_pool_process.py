@@ -12,7 +12,7 @@ from typing import Any
 import pool_functions as functions
 import pytest
 import tidewire as tw
-from pool_support import PATIENCE, at, process_pool, story
+from pool_support import PATIENCE, at, process_pool
 from tidewire.pools import Batch, Scale
 
 # Results
@@ -41,102 +41,84 @@ def test_tasks_never_share_an_object() -> None:
 # Cancelling and capacity
 
 
-def test_a_thousand_cancelled_tasks_leave_nothing_pending(gate: str) -> None:
-    async def main() -> None:
-        async with process_pool(functions.wait_if_path, 1, capacity=800) as pool:
-            first = pool.submit(gate)
-            futures = [pool.submit(n) for n in range(1_000)]
-            entered = await at(gate)
-            for future in futures:
-                future.cancel()
-            statistics = await pool.until(lambda now: now["in_workers"] == 1, PATIENCE)
-            assert (statistics["waiting"], statistics["waiting_for_room"]) == (0, 0)
-            os.close(entered)
-            assert await first == gate
-        ledger = pool.ledger
-        assert ledger is not None and ledger.balanced
-        assert (ledger.handled, ledger.dead_lettered) == (1, ledger.accepted - 1)
-
-    story(main)
+async def test_a_thousand_cancelled_tasks_leave_nothing_pending(gate: str) -> None:
+    async with process_pool(functions.wait_if_path, 1, capacity=800) as pool:
+        first = pool.submit(gate)
+        futures = [pool.submit(n) for n in range(1_000)]
+        entered = await at(gate)
+        for future in futures:
+            future.cancel()
+        statistics = await pool.until(lambda now: now["in_workers"] == 1, PATIENCE)
+        assert (statistics["waiting"], statistics["waiting_for_room"]) == (0, 0)
+        os.close(entered)
+        assert await first == gate
+    ledger = pool.ledger
+    assert ledger is not None and ledger.balanced
+    assert (ledger.handled, ledger.dead_lettered) == (1, ledger.accepted - 1)
 
 
 @pytest.mark.promise("P12.5")
-def test_a_full_pool_makes_submits_wait_or_fail(gate: str) -> None:
-    async def main() -> None:
-        async with process_pool(functions.wait_if_path, 1, capacity=2, overflow="fail") as pool:
-            first = pool.submit(gate)
-            entered = await at(gate)
-            others = [pool.submit(1), pool.submit(2)]
-            with pytest.raises(tw.LimitExceeded, match="capacity: 2 tasks wait"):
-                pool.submit(3)
-            os.close(entered)
-            assert await asyncio.gather(first, *others) == [gate, 1, 2]
-        async with process_pool(functions.increment, 1, capacity=2) as pool:
-            assert await asyncio.gather(*[pool.submit(n) for n in range(100)]) == list(range(1, 101))
-
-    story(main)
+async def test_a_full_pool_makes_submits_wait_or_fail(gate: str) -> None:
+    async with process_pool(functions.wait_if_path, 1, capacity=2, overflow="fail") as pool:
+        first = pool.submit(gate)
+        entered = await at(gate)
+        others = [pool.submit(1), pool.submit(2)]
+        with pytest.raises(tw.LimitExceeded, match="capacity: 2 tasks wait"):
+            pool.submit(3)
+        os.close(entered)
+        assert await asyncio.gather(first, *others) == [gate, 1, 2]
+    async with process_pool(functions.increment, 1, capacity=2) as pool:
+        assert await asyncio.gather(*[pool.submit(n) for n in range(100)]) == list(range(1, 101))
 
 
-def test_tasks_cancelled_behind_a_long_one_in_the_same_worker_are_not_begun(gate: str) -> None:
-    async def main() -> None:
-        async with process_pool(functions.wait_if_path, 1) as pool:
-            for _ in range(20):
-                await asyncio.gather(*[pool.submit(n) for n in range(1_000)])
-            first = pool.submit(gate)
-            futures = [pool.submit(n) for n in range(200)]
-            entered = await at(gate)
-            for future in futures:
-                future.cancel()
-            await pool.until(lambda now: now["in_workers"] == 1, PATIENCE)
-            os.close(entered)
-            assert await first == gate
-        assert pool.ledger == tw.Ledger(20_201, 20_001, 0, 200, reason="stopped")
-
-    story(main)
+async def test_tasks_cancelled_behind_a_long_one_in_the_same_worker_are_not_begun(gate: str) -> None:
+    async with process_pool(functions.wait_if_path, 1) as pool:
+        for _ in range(20):
+            await asyncio.gather(*[pool.submit(n) for n in range(1_000)])
+        first = pool.submit(gate)
+        futures = [pool.submit(n) for n in range(200)]
+        entered = await at(gate)
+        for future in futures:
+            future.cancel()
+        await pool.until(lambda now: now["in_workers"] == 1, PATIENCE)
+        os.close(entered)
+        assert await first == gate
+    assert pool.ledger == tw.Ledger(20_201, 20_001, 0, 200, reason="stopped")
 
 
 # Scaling and batches
 
 
 @pytest.mark.promise("P12.14", "P12.15", "P12.16")
-def test_a_burst_adds_workers_and_calm_removes_them(gate: str) -> None:
-    async def main() -> None:
-        scale = Scale(1, 3, target_wait_ms=20, idle_ms=100)
-        async with process_pool(functions.work, scale) as pool:
-            burst = asyncio.gather(*[pool.submit(5_000) for _ in range(400)])
-            await pool.until(lambda now: len(now["workers"]) == 3, PATIENCE)
-            await burst
-            await pool.until(lambda now: len(now["workers"]) == 1, PATIENCE)
-            decisions = [(one["before"], one["workers"]) for one in pool.statistics()["decisions"]]
-            assert decisions[:2] == [(1, 2), (2, 3)]
-            assert decisions[-1][1] == 1
-            assert await pool.submit(1) == 1
-            assert pool.statistics()["restarts"] == 0
-
-    story(main)
+async def test_a_burst_adds_workers_and_calm_removes_them(gate: str) -> None:
+    scale = Scale(1, 3, target_wait_ms=20, idle_ms=100)
+    async with process_pool(functions.work, scale) as pool:
+        burst = asyncio.gather(*[pool.submit(5_000) for _ in range(400)])
+        await pool.until(lambda now: len(now["workers"]) == 3, PATIENCE)
+        await burst
+        await pool.until(lambda now: len(now["workers"]) == 1, PATIENCE)
+        decisions = [(one["before"], one["workers"]) for one in pool.statistics()["decisions"]]
+        assert decisions[:2] == [(1, 2), (2, 3)]
+        assert decisions[-1][1] == 1
+        assert await pool.submit(1) == 1
+        assert pool.statistics()["restarts"] == 0
 
 
 @pytest.mark.promise("P12.17")
-def test_a_function_with_batch_gets_what_is_queued() -> None:
-    async def main() -> None:
-        async with process_pool(functions.sizes, 1, batch=Batch(size_max=50, budget_ms=60_000)) as pool:
-            assert await pool.submit(0) == 1
-            seen = await asyncio.gather(*[pool.submit(n) for n in range(500)])
-            assert max(seen) == 50
-            assert pool.statistics()["batches"] < 100
-        async with process_pool(functions.double_all, batch=Batch()) as pool:
-            assert [n async for n in pool.map(range(1_000))] == list(range(0, 2_000, 2))
-
-    story(main)
+async def test_a_function_with_batch_gets_what_is_queued() -> None:
+    async with process_pool(functions.sizes, 1, batch=Batch(size_max=50, budget_ms=60_000)) as pool:
+        assert await pool.submit(0) == 1
+        seen = await asyncio.gather(*[pool.submit(n) for n in range(500)])
+        assert max(seen) == 50
+        assert pool.statistics()["batches"] < 100
+    async with process_pool(functions.double_all, batch=Batch()) as pool:
+        assert [n async for n in pool.map(range(1_000))] == list(range(0, 2_000, 2))
 
 
-def test_of_a_batch_that_kills_its_worker_only_the_guilty_task_is_quarantined() -> None:
-    async def main() -> None:
-        async with process_pool(functions.die_in_batch, 1, batch=Batch(20), max_deliveries=3) as pool:
-            ended = await asyncio.gather(*[pool.submit(n) for n in [1, 2, -1, 3, 4]], return_exceptions=True)
-            assert [type(one) for one in ended] == [int, int, tw.TaskQuarantined, int, int]
-
-    story(main)
+async def test_of_a_batch_that_kills_its_worker_only_the_guilty_task_is_quarantined() -> None:
+    async with process_pool(functions.die_in_batch, 1, batch=Batch(20), max_deliveries=3) as pool:
+        ended = await asyncio.gather(*[pool.submit(n) for n in [1, 2, -1, 3, 4]], return_exceptions=True)
+        assert [type(one) for one in ended] == [int, int, tw.TaskQuarantined, int, int]
 
 
 def test_a_worker_process_loads_little_before_its_function() -> None:
@@ -220,7 +202,7 @@ tw.Pool(double, 1, "process")
     assert "pip install cloudpickle" in ran.stderr
 
 
-def test_agents_of_a_notebook_too() -> None:
+async def test_agents_of_a_notebook_too() -> None:
     pytest.importorskip("cloudpickle")
     factor = 3
 
@@ -228,12 +210,9 @@ def test_agents_of_a_notebook_too() -> None:
         def receive(self, number: int) -> int:
             return number * factor
 
-    async def main() -> None:
-        async with tw.Node() as node:
-            pool = node.pool(Scaling, 1, "process", pickler="cloudpickle")
-            assert await pool.submit(4) == 12
-
-    asyncio.run(main())
+    async with tw.Node() as node:
+        pool = node.pool(Scaling, 1, "process", pickler="cloudpickle")
+        assert await pool.submit(4) == 12
 
 
 def test_a_pickler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

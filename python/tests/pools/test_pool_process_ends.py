@@ -17,73 +17,61 @@ from typing import Any
 import pool_functions as functions
 import pytest
 import tidewire as tw
-from pool_support import HERE, PACKAGE, at, ends, pids, process_pool, story
+from pool_support import HERE, PACKAGE, at, ends, pids, process_pool
 
 # The end
 
 
 @pytest.mark.promise("P12.19")
-def test_stop_with_a_hundred_queued_handles_them() -> None:
-    async def main() -> None:
-        pool = process_pool(functions.work, 2)
-        futures = [pool.submit(1_000) for _ in range(100)]
-        ledger = await pool.stop()
-        assert ledger == tw.Ledger(100, 100, 0, 0, reason="stopped")
-        assert all(future.done() for future in futures)
-        with pytest.raises(tw.PoolStopped):
-            pool.submit(1)
-        assert await pool.stop() is ledger
-
-    story(main)
+async def test_stop_with_a_hundred_queued_handles_them() -> None:
+    pool = process_pool(functions.work, 2)
+    futures = [pool.submit(1_000) for _ in range(100)]
+    ledger = await pool.stop()
+    assert ledger == tw.Ledger(100, 100, 0, 0, reason="stopped")
+    assert all(future.done() for future in futures)
+    with pytest.raises(tw.PoolStopped):
+        pool.submit(1)
+    assert await pool.stop() is ledger
 
 
 @pytest.mark.promise("P12.2", "P12.19")
-def test_stop_without_drain_returns_what_was_not_begun(gate: str) -> None:
-    async def main() -> None:
-        pool = process_pool(functions.wait_if_path, 1)
-        first = pool.submit(gate)
-        rest = [pool.submit(n) for n in range(100)]
-        entered = await at(gate)
-        stopping = asyncio.ensure_future(pool.stop(drain=False))
-        ended = await asyncio.gather(*rest, return_exceptions=True)
-        assert {type(error) for error in ended} == {tw.PoolStopped}
-        os.close(entered)
-        ledger = await stopping
-        assert await first == gate
-        assert (ledger.accepted, ledger.handled, ledger.returned) == (101, 1, 100)
-        assert [task.args for task in ledger.messages] == [(n,) for n in range(100)]
-
-    story(main)
+async def test_stop_without_drain_returns_what_was_not_begun(gate: str) -> None:
+    pool = process_pool(functions.wait_if_path, 1)
+    first = pool.submit(gate)
+    rest = [pool.submit(n) for n in range(100)]
+    entered = await at(gate)
+    stopping = asyncio.ensure_future(pool.stop(drain=False))
+    ended = await asyncio.gather(*rest, return_exceptions=True)
+    assert {type(error) for error in ended} == {tw.PoolStopped}
+    os.close(entered)
+    ledger = await stopping
+    assert await first == gate
+    assert (ledger.accepted, ledger.handled, ledger.returned) == (101, 1, 100)
+    assert [task.args for task in ledger.messages] == [(n,) for n in range(100)]
 
 
 @pytest.mark.promise("P12.20")
-def test_stop_gives_up_on_what_is_stuck_and_names_it(gate: str) -> None:
-    async def main() -> None:
-        pool = process_pool(functions.wait_if_path, 1, name="sticky")
-        futures = [pool.submit(gate), pool.submit(2)]
-        entered = await at(gate)
-        pid = pids(pool)[0]
-        ledger = await pool.stop(timeout=0.05)
-        assert (ledger.accepted, ledger.dead_lettered) == (2, 2)
-        assert [stuck.name for stuck in ledger.stuck] == ["sticky"]
-        assert ends(pid)
-        ended = await asyncio.gather(*futures, return_exceptions=True)
-        assert {type(error) for error in ended} == {tw.PoolStopped}
-        os.close(entered)
-
-    story(main)
+async def test_stop_gives_up_on_what_is_stuck_and_names_it(gate: str) -> None:
+    pool = process_pool(functions.wait_if_path, 1, name="sticky")
+    futures = [pool.submit(gate), pool.submit(2)]
+    entered = await at(gate)
+    pid = pids(pool)[0]
+    ledger = await pool.stop(timeout=0.05)
+    assert (ledger.accepted, ledger.dead_lettered) == (2, 2)
+    assert [stuck.name for stuck in ledger.stuck] == ["sticky"]
+    assert ends(pid)
+    ended = await asyncio.gather(*futures, return_exceptions=True)
+    assert {type(error) for error in ended} == {tw.PoolStopped}
+    os.close(entered)
 
 
-def test_stop_kills_a_worker_that_would_never_end_by_itself() -> None:
-    async def main() -> None:
-        pool = process_pool(functions.leave_thread, 1)
-        await pool.submit(None)
-        (worker,) = pids(pool)
-        ledger = await pool.stop()
-        assert (ledger.handled, ledger.stuck) == (1, ())
-        assert ends(worker)
-
-    story(main)
+async def test_stop_kills_a_worker_that_would_never_end_by_itself() -> None:
+    pool = process_pool(functions.leave_thread, 1)
+    await pool.submit(None)
+    (worker,) = pids(pool)
+    ledger = await pool.stop()
+    assert (ledger.handled, ledger.stuck) == (1, ())
+    assert ends(worker)
 
 
 def test_nothing_is_left_after_stop() -> None:

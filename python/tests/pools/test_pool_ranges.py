@@ -15,7 +15,7 @@ from typing import Any
 import pool_functions as functions
 import pytest
 import tidewire as tw
-from pool_support import PATIENCE, process_pool, story
+from pool_support import PATIENCE, process_pool
 from tidewire.pools import Pool, Restarts, Task
 
 KINDS = pytest.mark.parametrize("kind", ["thread", "process"])
@@ -72,22 +72,19 @@ def test_random_deeds_in_processes_have_one_outcome_for_each_item(seed: int, tmp
 
 
 @pytest.mark.promise("P12.7", "P12.9")
-def test_killed_workers_repeat_no_item_that_was_not_in_their_hands(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with process_pool(functools.partial(functions.noted, str(tmp_path)), 2, max_deliveries=20) as pool:
-            taken = 0
-            async for result in pool.map(range(3_000), ahead=600):
-                assert result == taken
-                taken += 1
-                if taken % 300 == 150:
-                    now = await pool.until(lambda now: any(one["task"] for one in now["workers"]), PATIENCE)
-                    os.kill(next(one["pid"] for one in now["workers"] if one["task"]), signal.SIGKILL)
-            redelivered = pool.statistics()["redelivered"]
-        assert pool.ledger == tw.Ledger(3_000, 3_000, 0, 0, reason="stopped")
-        calls = [os.path.getsize(tmp_path / str(n)) for n in range(3_000)]
-        assert min(calls) == 1 and sum(calls) <= 3_000 + redelivered
-
-    story(main)
+async def test_killed_workers_repeat_no_item_that_was_not_in_their_hands(tmp_path: Path) -> None:
+    async with process_pool(functools.partial(functions.noted, str(tmp_path)), 2, max_deliveries=20) as pool:
+        taken = 0
+        async for result in pool.map(range(3_000), ahead=600):
+            assert result == taken
+            taken += 1
+            if taken % 300 == 150:
+                now = await pool.until(lambda now: any(one["task"] for one in now["workers"]), PATIENCE)
+                os.kill(next(one["pid"] for one in now["workers"] if one["task"]), signal.SIGKILL)
+        redelivered = pool.statistics()["redelivered"]
+    assert pool.ledger == tw.Ledger(3_000, 3_000, 0, 0, reason="stopped")
+    calls = [os.path.getsize(tmp_path / str(n)) for n in range(3_000)]
+    assert min(calls) == 1 and sum(calls) <= 3_000 + redelivered
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -163,34 +160,28 @@ def test_threads_take_over_what_waits_behind_a_long_item_of_a_range() -> None:
 
 @KINDS
 @pytest.mark.promise("P12.27")
-def test_the_results_before_a_long_item_of_a_range_are_there_before_it_ends(kind: Any, gate: str) -> None:
-    async def main() -> None:
-        async with Pool(functions.wait_if_path, 1, kind) as pool:
-            assert len([n async for n in pool.map(range(5_000))]) == 5_000
-            results = pool.map([*range(500), gate, *range(500)])
-            assert [await asyncio.wait_for(anext(results), PATIENCE) for _ in range(500)] == list(range(500))
-            os.close(await asyncio.to_thread(os.open, gate, os.O_WRONLY))
-            assert [result async for result in results] == [gate, *range(500)]
-
-    story(main)
+async def test_the_results_before_a_long_item_of_a_range_are_there_before_it_ends(kind: Any, gate: str) -> None:
+    async with Pool(functions.wait_if_path, 1, kind) as pool:
+        assert len([n async for n in pool.map(range(5_000))]) == 5_000
+        results = pool.map([*range(500), gate, *range(500)])
+        assert [await asyncio.wait_for(anext(results), PATIENCE) for _ in range(500)] == list(range(500))
+        os.close(await asyncio.to_thread(os.open, gate, os.O_WRONLY))
+        assert [result async for result in results] == [gate, *range(500)]
 
 
 @KINDS
 @pytest.mark.promise("P12.56", "P12.57", "P12.59")
-def test_a_map_that_is_left_begins_nothing_behind_its_present_item(kind: Any, gate: str) -> None:
-    async def main() -> None:
-        async with Pool(functions.stay_if_path, 1, kind) as pool:
-            assert len([n async for n in pool.map(range(5_000))]) == 5_000
-            results = pool.map([*range(300), gate, *range(500)], ahead=600)
-            assert [await anext(results) for _ in range(300)] == list(range(300))
-            await asyncio.to_thread(Path(gate).read_bytes)
-            await results.aclose()  # type: ignore[attr-defined]
-            now = await pool.until(lambda now: not now["in_workers"] + now["waiting"], PATIENCE)
-            assert now["handled"] == 5_300
-            assert now["dead_by_reason"] == {"cancelled": now["accepted"] - 5_300}
-            assert await pool.submit(7) == 7
-
-    story(main)
+async def test_a_map_that_is_left_begins_nothing_behind_its_present_item(kind: Any, gate: str) -> None:
+    async with Pool(functions.stay_if_path, 1, kind) as pool:
+        assert len([n async for n in pool.map(range(5_000))]) == 5_000
+        results = pool.map([*range(300), gate, *range(500)], ahead=600)
+        assert [await anext(results) for _ in range(300)] == list(range(300))
+        await asyncio.to_thread(Path(gate).read_bytes)
+        await results.aclose()  # type: ignore[attr-defined]
+        now = await pool.until(lambda now: not now["in_workers"] + now["waiting"], PATIENCE)
+        assert now["handled"] == 5_300
+        assert now["dead_by_reason"] == {"cancelled": now["accepted"] - 5_300}
+        assert await pool.submit(7) == 7
 
 
 @pytest.mark.promise("P12.5")
@@ -209,7 +200,7 @@ def test_a_range_never_fills_the_backlog_beyond_its_capacity() -> None:
 
 @pytest.mark.parametrize("drain", [True, False])
 @pytest.mark.promise("P12.19")
-def test_a_stop_handles_or_returns_what_a_thread_has_not_begun(drain: bool) -> None:
+async def test_a_stop_handles_or_returns_what_a_thread_has_not_begun(drain: bool) -> None:
     entered, opened = threading.Event(), threading.Event()
 
     def wait_at(n: int) -> int:
@@ -218,21 +209,18 @@ def test_a_stop_handles_or_returns_what_a_thread_has_not_begun(drain: bool) -> N
             assert opened.wait(PATIENCE)
         return n
 
-    async def main() -> None:
-        pool = Pool(wait_at, 1)
-        assert len([n async for n in pool.map(range(2_000))]) == 2_000
-        results = pool.map(range(2_000, 5_000), ahead=3_000)
-        assert await anext(results) == 2_000
-        assert await asyncio.to_thread(entered.wait, PATIENCE)
-        stopping = asyncio.ensure_future(pool.stop(drain))
-        if not drain:
-            await pool.until(lambda now: not now["waiting"] and now["in_workers"] == 1, PATIENCE)
-        opened.set()
-        ledger = await stopping
-        assert (ledger.accepted, ledger.handled) == (5_000, 5_000 if drain else 3_001)
-        assert [task.args[0] for task in ledger.messages] == ([] if drain else list(range(3_001, 5_000)))
-
-    story(main)
+    pool = Pool(wait_at, 1)
+    assert len([n async for n in pool.map(range(2_000))]) == 2_000
+    results = pool.map(range(2_000, 5_000), ahead=3_000)
+    assert await anext(results) == 2_000
+    assert await asyncio.to_thread(entered.wait, PATIENCE)
+    stopping = asyncio.ensure_future(pool.stop(drain))
+    if not drain:
+        await pool.until(lambda now: not now["waiting"] and now["in_workers"] == 1, PATIENCE)
+    opened.set()
+    ledger = await stopping
+    assert (ledger.accepted, ledger.handled) == (5_000, 5_000 if drain else 3_001)
+    assert [task.args[0] for task in ledger.messages] == ([] if drain else list(range(3_001, 5_000)))
 
 
 @KINDS

@@ -7,17 +7,12 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pool_functions as functions
 import pytest
 import tidewire as tw
 from tidewire.pools import Batch, Pool
-
-
-def story(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(main(), 50))
 
 
 class Door:
@@ -46,22 +41,18 @@ def test_coroutine_functions_run_on_a_loop_of_the_worker() -> None:
         assert list(pool.sync.map(range(100))) == list(range(1, 101))
 
 
-def test_as_many_tasks_run_at_once_as_there_are_workers() -> None:
+async def test_as_many_tasks_run_at_once_as_there_are_workers() -> None:
     door = Door()
-
-    async def main() -> None:
-        async with Pool(door, 3) as pool:
-            futures = [pool.submit(n) for n in range(5)]
-            for _ in range(3):
-                assert await asyncio.to_thread(door.entered.acquire, timeout=20)
-            statistics = pool.statistics()
-            assert (statistics["in_workers"], statistics["waiting"]) == (3, 2)
-            assert sorted(worker["task"] for worker in statistics["workers"]) == [1, 2, 3]
-            assert not door.entered.acquire(blocking=False)
-            door.opened.set()
-            assert await asyncio.gather(*futures) == list(range(5))
-
-    story(main)
+    async with Pool(door, 3) as pool:
+        futures = [pool.submit(n) for n in range(5)]
+        for _ in range(3):
+            assert await asyncio.to_thread(door.entered.acquire, timeout=20)
+        statistics = pool.statistics()
+        assert (statistics["in_workers"], statistics["waiting"]) == (3, 2)
+        assert sorted(worker["task"] for worker in statistics["workers"]) == [1, 2, 3]
+        assert not door.entered.acquire(blocking=False)
+        door.opened.set()
+        assert await asyncio.gather(*futures) == list(range(5))
 
 
 def test_an_error_has_the_type_and_the_trace_of_where_it_was_raised() -> None:
@@ -74,19 +65,16 @@ def test_an_error_has_the_type_and_the_trace_of_where_it_was_raised() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), StopIteration(1), GeneratorExit()])
-def test_an_exit_in_a_task_is_only_an_error_of_the_task(error: BaseException) -> None:
-    async def main() -> None:
-        async with Pool(functions.raise_it, 1) as pool:
-            with pytest.raises(tw.RemoteError) as caught:
-                await pool.submit(error)
-            assert caught.value.type_name == type(error).__name__
-            assert "raise_it" in caught.value.remote_traceback
-
-    story(main)
+async def test_an_exit_in_a_task_is_only_an_error_of_the_task(error: BaseException) -> None:
+    async with Pool(functions.raise_it, 1) as pool:
+        with pytest.raises(tw.RemoteError) as caught:
+            await pool.submit(error)
+        assert caught.value.type_name == type(error).__name__
+        assert "raise_it" in caught.value.remote_traceback
 
 
 @pytest.mark.promise("P12.10")
-def test_a_hung_thread_is_abandoned_and_replaced() -> None:
+async def test_a_hung_thread_is_abandoned_and_replaced() -> None:
     async def hang_once() -> None:
         door = Door()
         async with Pool(lambda n: door(n) if n < 0 else n, 1, task_timeout=0.05) as pool:
@@ -100,43 +88,33 @@ def test_a_hung_thread_is_abandoned_and_replaced() -> None:
         assert pool.ledger is not None
         assert (pool.ledger.accepted, pool.ledger.handled, pool.ledger.dead_lettered) == (3, 2, 1)
 
-    async def main() -> None:
-        # The task may begin before or after the keeper has fallen asleep.
-        for _ in range(20):
-            await hang_once()
-
-    story(main)
+    # The task may begin before or after the keeper has fallen asleep.
+    for _ in range(20):
+        await hang_once()
 
 
-def test_a_pool_with_too_many_stuck_threads_fails() -> None:
+async def test_a_pool_with_too_many_stuck_threads_fails() -> None:
     door = Door()
-
-    async def main() -> None:
-        pool = Pool(door, 16, task_timeout=0.05)
-        ended = await asyncio.gather(*[pool.submit(n) for n in range(200)], return_exceptions=True)
-        assert {type(error) for error in ended} == {tw.TaskTimeout, tw.PoolFailed}
-        assert pool.state == "failed"
-        door.opened.set()
-        assert (await pool.stop()).balanced
-
-    story(main)
+    pool = Pool(door, 16, task_timeout=0.05)
+    ended = await asyncio.gather(*[pool.submit(n) for n in range(200)], return_exceptions=True)
+    assert {type(error) for error in ended} == {tw.TaskTimeout, tw.PoolFailed}
+    assert pool.state == "failed"
+    door.opened.set()
+    assert (await pool.stop()).balanced
 
 
-def test_a_batch_is_handed_over_when_its_budget_is_spent() -> None:
+async def test_a_batch_is_handed_over_when_its_budget_is_spent() -> None:
     door = Door()
 
     def handle(batch: list[str]) -> list[str]:
         return [door(value) if value == "slow" else value for value in batch]
 
-    async def main() -> None:
-        async with Pool(handle, 2, batch=Batch(size_max=10, budget_ms=20)) as pool:
-            slow = pool.submit("slow")
-            assert await asyncio.to_thread(door.entered.acquire, timeout=20)
-            assert await pool.submit("quick") == "quick"
-            door.opened.set()
-            assert await slow == "slow"
-
-    story(main)
+    async with Pool(handle, 2, batch=Batch(size_max=10, budget_ms=20)) as pool:
+        slow = pool.submit("slow")
+        assert await asyncio.to_thread(door.entered.acquire, timeout=20)
+        assert await pool.submit("quick") == "quick"
+        door.opened.set()
+        assert await slow == "slow"
 
 
 @pytest.mark.promise("P12.20")
@@ -167,23 +145,19 @@ def test_a_coroutine_is_cancelled_when_the_time_of_a_stop_is_over() -> None:
 
 
 @pytest.mark.promise("P12.12")
-def test_stop_names_the_thread_that_is_stuck_and_where() -> None:
+async def test_stop_names_the_thread_that_is_stuck_and_where() -> None:
     door = Door()
-
-    async def main() -> None:
-        pool = Pool(door, 1, name="sticky")
-        stuck, behind = pool.submit(1), pool.submit(2)
-        assert await asyncio.to_thread(door.entered.acquire, timeout=20)
-        ledger = await pool.stop(timeout=0.05)
-        assert (ledger.accepted, ledger.dead_lettered) == (2, 2)
-        assert ledger.threads == ("tidewire-sticky-1",)
-        assert any("__call__" in line for line in ledger.stuck[0].where)
-        for future in (stuck, behind):
-            with pytest.raises(tw.PoolStopped):
-                await future
-        door.opened.set()
-
-    story(main)
+    pool = Pool(door, 1, name="sticky")
+    stuck, behind = pool.submit(1), pool.submit(2)
+    assert await asyncio.to_thread(door.entered.acquire, timeout=20)
+    ledger = await pool.stop(timeout=0.05)
+    assert (ledger.accepted, ledger.dead_lettered) == (2, 2)
+    assert ledger.threads == ("tidewire-sticky-1",)
+    assert any("__call__" in line for line in ledger.stuck[0].where)
+    for future in (stuck, behind):
+        with pytest.raises(tw.PoolStopped):
+            await future
+    door.opened.set()
 
 
 def test_no_thread_is_left_after_stop() -> None:

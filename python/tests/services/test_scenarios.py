@@ -218,18 +218,15 @@ class World:
 
 @pytest.mark.parametrize("room", [soon_room, plain_room])
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_scenario_is_played_as_in_every_language(name: str, room: Any, tmp_path: Path) -> None:
-    async def main() -> None:
-        world = World(SCENARIOS[name], room, f"tide+unix://{tmp_path}/hub.sock")
-        await soon(world.begin())
-        try:
-            for step in SCENARIOS[name]["steps"]:
-                print(step)
-                await soon(world.play(**step))
-            assert world.stage.begun.empty()
-            assert world.stage.cancelled.empty()
-            assert not (world.ended or world.calls)
-        finally:
-            await soon(world.end())
-
-    asyncio.run(main())
+async def test_a_scenario_is_played_as_in_every_language(name: str, room: Any, tmp_path: Path) -> None:
+    world = World(SCENARIOS[name], room, f"tide+unix://{tmp_path}/hub.sock")
+    await soon(world.begin())
+    try:
+        for step in SCENARIOS[name]["steps"]:
+            print(step)
+            await soon(world.play(**step))
+        assert world.stage.begun.empty()
+        assert world.stage.cancelled.empty()
+        assert not (world.ended or world.calls)
+    finally:
+        await soon(world.end())

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import inspect
 import pickle
 import pydoc
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tidewire as tw
 
-Run = Callable[[Callable[[tw.Node], Any]], Any]
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -75,21 +73,18 @@ def test_help_and_signatures_show_what_callers_give(node: tw.Node) -> None:
         assert len(getattr(tw.ActorRef, method_of_refs).__doc__) > 80
 
 
-def test_clients_and_references_take_types_in_brackets(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        assert str(tw.ActorRef[int, str]) == "tidewire.ActorRef[int, str]"
-        assert str(tw.Pool[[int], str]).startswith("tidewire.pools.pool.Pool[")
+async def test_clients_and_references_take_types_in_brackets(node: tw.Node) -> None:
+    assert str(tw.ActorRef[int, str]) == "tidewire.ActorRef[int, str]"
+    assert str(tw.Pool[[int], str]).startswith("tidewire.pools.pool.Pool[")
 
-        class Desk(tw.Service):
-            @tw.method
-            async def price(self, pricing: tw.Client[Pricing]) -> str:
-                return await pricing.quote("X")
+    class Desk(tw.Service):
+        @tw.method
+        async def price(self, pricing: tw.Client[Pricing]) -> str:
+            return await pricing.quote("X")
 
-        node.serve(Pricing())
-        node.serve(Desk())
-        assert await node.client(Desk).price(node.client(Pricing)) == "x"
-
-    run(story)
+    node.serve(Pricing())
+    node.serve(Desk())
+    assert await node.client(Desk).price(node.client(Pricing)) == "x"
 
 
 def test_an_unknown_method_names_the_nearest(node: tw.Node) -> None:
@@ -105,26 +100,20 @@ def test_an_unknown_method_names_the_nearest(node: tw.Node) -> None:
         assert hasattr(pricing, "quote")
 
 
-def test_a_client_is_made_before_its_service(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        early = node.client("pricing")
-        with pytest.raises(tw.NoResponders):
-            await early.quote("X")
-        node.serve(Pricing())
-        assert await early.quote("X") == "x"
-        assert [tick async for tick in early.ticks("X")] == ["X"]
-
-    run(story)
+async def test_a_client_is_made_before_its_service(node: tw.Node) -> None:
+    early = node.client("pricing")
+    with pytest.raises(tw.NoResponders):
+        await early.quote("X")
+    node.serve(Pricing())
+    assert await early.quote("X") == "x"
+    assert [tick async for tick in early.ticks("X")] == ["X"]
 
 
-def test_a_name_that_differs_from_the_class_is_said(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        node.serve(Pricing(), name="prices")
-        assert await node.client(Pricing, "prices").quote("X") == "x"
-        with pytest.raises(tw.NoResponders, match="pricing: nobody serves it: did you mean 'prices'"):
-            await node.client(Pricing).quote("X")
-
-    run(story)
+async def test_a_name_that_differs_from_the_class_is_said(node: tw.Node) -> None:
+    node.serve(Pricing(), name="prices")
+    assert await node.client(Pricing, "prices").quote("X") == "x"
+    with pytest.raises(tw.NoResponders, match="pricing: nobody serves it: did you mean 'prices'"):
+        await node.client(Pricing).quote("X")
 
 
 def test_clients_can_not_be_pickled_or_copied(node: tw.Node) -> None:
@@ -136,20 +125,17 @@ def test_clients_can_not_be_pickled_or_copied(node: tw.Node) -> None:
             copy.copy(wrong)
 
 
-def test_options_belong_to_the_client_that_has_them(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        node.serve(Pricing(), instance="one")
-        pricing = node.client(Pricing)
-        other = pricing.with_(timeout=1.0, priority="high", instance="one", headers={"a": "b"})
-        assert await other.quote("X") == await pricing.quote("X") == "x"
-        assert await pricing.quote.with_(timeout=2.0)("Y") == "y"  # type: ignore[attr-defined]
-        for same in (other, other.with_(), other.with_(priority="low")):
-            left, headers = await same.told()
-            assert left <= 1.0 and headers == {"a": "b"}
-        left, headers = await pricing.told()
-        assert left > 1.0 and headers == {}
-
-    run(story)
+async def test_options_belong_to_the_client_that_has_them(node: tw.Node) -> None:
+    node.serve(Pricing(), instance="one")
+    pricing = node.client(Pricing)
+    other = pricing.with_(timeout=1.0, priority="high", instance="one", headers={"a": "b"})
+    assert await other.quote("X") == await pricing.quote("X") == "x"
+    assert await pricing.quote.with_(timeout=2.0)("Y") == "y"  # type: ignore[attr-defined]
+    for same in (other, other.with_(), other.with_(priority="low")):
+        left, headers = await same.told()
+        assert left <= 1.0 and headers == {"a": "b"}
+    left, headers = await pricing.told()
+    assert left > 1.0 and headers == {}
 
 
 @pytest.mark.parametrize(
@@ -184,21 +170,6 @@ def test_a_value_that_is_no_service_has_no_client(node: tw.Node, wrong: Any) -> 
 def test_a_name_is_given_once(node: tw.Node) -> None:
     with pytest.raises(tw.InvalidArgument, match="name: 'b' is not allowed beside the name 'a'"):
         node.client("a", "b")
-
-
-def test_a_decorated_class_has_typed_clients_too(run: Run) -> None:
-    @tw.service
-    class Echo:
-        @tw.method
-        async def echo(self, n: int) -> int:
-            return n
-
-    async def story(node: tw.Node) -> None:
-        node.serve(Echo())
-        assert await node.client(Echo).echo(3) == 3
-        assert await asyncio.wait_for(node.client(Echo).echo(4), 30.0) == 4
-
-    run(story)
 
 
 @pytest.mark.parametrize("program", ["services.py", "actors.py"])

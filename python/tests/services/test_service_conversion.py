@@ -16,7 +16,7 @@ import msgspec
 import pydantic
 import pytest
 import tidewire as tw
-from link_stories import PATIENCE_S, play, three
+from link_stories import PATIENCE_S, three
 
 T = typing.TypeVar("T")
 
@@ -146,29 +146,26 @@ def taking(hint: Any) -> Callable[..., Any]:
 
 
 @pytest.mark.promise("P13.19", "P13.20")
-def test_arguments_arrive_alike_here_and_over_a_link() -> None:
-    async def story() -> None:
-        async with three() as (_, a, b):
-            await a.serve({f"take_{at}": taking(hint) for at, (hint, *_) in enumerate(FITS)}, name="fits")
-            await a.serve({f"take_{at}": taking(hint) for at, (hint, *_) in enumerate(MISFITS)}, name="misfits")
-            await b.until(lambda now: {"fits", "misfits"} <= now["links"]["services"].keys(), timeout=PATIENCE_S)
-            for at, (_, value, made) in enumerate(FITS):
-                here, there = (getattr(node.client("fits"), f"take_{at}") for node in (a, b))
-                for given in (value, made):
-                    assert await here(given) == await there(given) == (type(made).__qualname__, repr(made))
-            for at, (_, value, problem) in enumerate(MISFITS):
-                for node in (a, b):
-                    with pytest.raises(tw.InvalidArgument, match=problem) as wrong:
-                        await getattr(node.client("misfits"), f"take_{at}")(value)
-                    assert f"misfits.take_{at}: value" in str(wrong.value)
-            # Values without annotations: fields that were never set, those that a record makes by
-            # itself, and classes made of others.
-            await a.serve({"echo": echo}, name="echo")
-            for value in (Point("x"), Point("x", "y"), Summed([1, 2]), Page[int](items=[1])):
-                back = await b.client("echo").echo(value)
-                assert (back, type(back)) == (value, type(value))
-
-    play(story)
+async def test_arguments_arrive_alike_here_and_over_a_link() -> None:
+    async with three() as (_, a, b):
+        await a.serve({f"take_{at}": taking(hint) for at, (hint, *_) in enumerate(FITS)}, name="fits")
+        await a.serve({f"take_{at}": taking(hint) for at, (hint, *_) in enumerate(MISFITS)}, name="misfits")
+        await b.until(lambda now: {"fits", "misfits"} <= now["links"]["services"].keys(), timeout=PATIENCE_S)
+        for at, (_, value, made) in enumerate(FITS):
+            here, there = (getattr(node.client("fits"), f"take_{at}") for node in (a, b))
+            for given in (value, made):
+                assert await here(given) == await there(given) == (type(made).__qualname__, repr(made))
+        for at, (_, value, problem) in enumerate(MISFITS):
+            for node in (a, b):
+                with pytest.raises(tw.InvalidArgument, match=problem) as wrong:
+                    await getattr(node.client("misfits"), f"take_{at}")(value)
+                assert f"misfits.take_{at}: value" in str(wrong.value)
+        # Values without annotations: fields that were never set, those that a record makes by
+        # itself, and classes made of others.
+        await a.serve({"echo": echo}, name="echo")
+        for value in (Point("x"), Point("x", "y"), Summed([1, 2]), Page[int](items=[1])):
+            back = await b.client("echo").echo(value)
+            assert (back, type(back)) == (value, type(value))
 
 
 async def echo(value: Any) -> Any:

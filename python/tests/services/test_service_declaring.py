@@ -15,8 +15,6 @@ import tidewire as tw
 if TYPE_CHECKING:
     from tidewire import CallContext
 
-Run = Callable[[Callable[[tw.Node], Any]], Any]
-
 
 def refused(declare: Callable[[], Any]) -> str:
     with pytest.raises(tw.InvalidArgument) as wrong:
@@ -249,33 +247,27 @@ class Taking(tw.Service):
         return len([n async for n in numbers])
 
 
-def test_arguments_bind_as_in_python(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        node.serve(Taking())
-        for taking in (node.client(Taking), node.client("taking")):
-            assert await taking.take(1) == (1, (), False, {})
-            assert await taking.take(1, 2, 3, flag=True, x=1.0) == (1, (2, 3), True, {"x": 1.0})
-            assert await taking.scalar(x=1, n=2) == (2, 1.0, Color.RED, None)
-
-    run(story)
+async def test_arguments_bind_as_in_python(node: tw.Node) -> None:
+    node.serve(Taking())
+    for taking in (node.client(Taking), node.client("taking")):
+        assert await taking.take(1) == (1, (), False, {})
+        assert await taking.take(1, 2, 3, flag=True, x=1.0) == (1, (2, 3), True, {"x": 1.0})
+        assert await taking.scalar(x=1, n=2) == (2, 1.0, Color.RED, None)
 
 
-def test_plain_data_becomes_what_the_method_wants(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        node.serve(Taking())
-        taking = node.client("taking")
-        order, plain = Order("X"), Plain()
-        assert await taking.order(order) is order, "what fits is handed over as it is"
-        assert await taking.order({"symbol": "X", "qty": 2}) == Order("X", 2)
-        assert await taking.several([{"symbol": "X"}], {"a": {"name": "b"}}) == ([Order("X")], {"a": Item("b")})
-        assert (await taking.scalar(plain=plain))[3] is plain
-        assert await taking.scalar(color="red", x=2) == (0, 2.0, Color.RED, None)
-        assert await taking.either(order) is order
-        assert await taking.either({"name": "b"}) == Item("b")
-        assert await taking.either(3) == 3
-        assert await taking.unknown("anything") == ("anything", "unknown")
-
-    run(story)
+async def test_plain_data_becomes_what_the_method_wants(node: tw.Node) -> None:
+    node.serve(Taking())
+    taking = node.client("taking")
+    order, plain = Order("X"), Plain()
+    assert await taking.order(order) is order, "what fits is handed over as it is"
+    assert await taking.order({"symbol": "X", "qty": 2}) == Order("X", 2)
+    assert await taking.several([{"symbol": "X"}], {"a": {"name": "b"}}) == ([Order("X")], {"a": Item("b")})
+    assert (await taking.scalar(plain=plain))[3] is plain
+    assert await taking.scalar(color="red", x=2) == (0, 2.0, Color.RED, None)
+    assert await taking.either(order) is order
+    assert await taking.either({"name": "b"}) == Item("b")
+    assert await taking.either(3) == 3
+    assert await taking.unknown("anything") == ("anything", "unknown")
 
 
 @pytest.mark.parametrize(
@@ -298,15 +290,12 @@ def test_plain_data_becomes_what_the_method_wants(run: Run) -> None:
         ("items", (1,), {}, "taking.items: numbers: 1 is not allowed: give"),
     ],
 )
-def test_arguments_that_do_not_fit_are_named(
-    run: Run, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], said: str
+async def test_arguments_that_do_not_fit_are_named(
+    node: tw.Node, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], said: str
 ) -> None:
-    async def story(node: tw.Node) -> None:
-        served = node.serve(Taking())
-        for taking in (node.client(Taking), node.client("taking")):
-            with pytest.raises(tw.InvalidArgument) as wrong:
-                await getattr(taking, name)(*args, **kwargs)
-            assert said in str(wrong.value)
-        assert served.statistics()["in_flight"] == 0
-
-    run(story)
+    served = node.serve(Taking())
+    for taking in (node.client(Taking), node.client("taking")):
+        with pytest.raises(tw.InvalidArgument) as wrong:
+            await getattr(taking, name)(*args, **kwargs)
+        assert said in str(wrong.value)
+    assert served.statistics()["in_flight"] == 0

@@ -4,39 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import tidewire as tw
 from service_support import Hanging, Pricing, soon
 
-Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0
 
 # Instances and their end
 
 
-def test_several_instances_share_the_calls_and_one_that_stops_is_left_out(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        one, other = node.serve(Pricing(), instance="one"), node.serve(Pricing(), instance="other")
-        pricing = node.client(Pricing)
-        for _ in range(10):
-            await pricing.quote("X")
-        assert [served.statistics()["calls"] for served in (one, other)] == [5, 5]
-        assert (await node.services())[0].instances == ("one", "other")
-        ledger = await one.stop()
-        assert (ledger.handled, ledger.balanced) == (5, True)
-        assert await one.stop() is ledger
+async def test_several_instances_share_the_calls_and_one_that_stops_is_left_out(node: tw.Node) -> None:
+    one, other = node.serve(Pricing(), instance="one"), node.serve(Pricing(), instance="other")
+    pricing = node.client(Pricing)
+    for _ in range(10):
         await pricing.quote("X")
-        assert other.statistics()["calls"] == 6
-        with pytest.raises(tw.NoResponders, match="'one' is not among its instances"):
-            await pricing.with_(instance="one").quote("X")
+    assert [served.statistics()["calls"] for served in (one, other)] == [5, 5]
+    assert (await node.services())[0].instances == ("one", "other")
+    ledger = await one.stop()
+    assert (ledger.handled, ledger.balanced) == (5, True)
+    assert await one.stop() is ledger
+    await pricing.quote("X")
+    assert other.statistics()["calls"] == 6
+    with pytest.raises(tw.NoResponders, match="'one' is not among its instances"):
+        await pricing.with_(instance="one").quote("X")
 
-    run(story)
 
-
-def test_calls_that_had_begun_are_finished_at_a_stop(run: Run) -> None:
+async def test_calls_that_had_begun_are_finished_at_a_stop(node: tw.Node) -> None:
     class Gate(tw.Service):
         def __init__(self) -> None:
             self.inside, self.open = asyncio.Event(), asyncio.Event()
@@ -47,119 +41,101 @@ def test_calls_that_had_begun_are_finished_at_a_stop(run: Run) -> None:
             await self.open.wait()
             return "through"
 
-    async def story(node: tw.Node) -> None:
-        gate = Gate()
-        served = node.serve(gate)
-        call = asyncio.create_task(node.client(Gate).through())
-        await soon(gate.inside.wait())
-        stopping = asyncio.create_task(served.stop())
-        # Its first step leaves the registry.
-        await asyncio.sleep(0)
-        assert not await node.services()
-        with pytest.raises(tw.NoResponders, match="gate: nobody serves it"):
-            await node.client(Gate).through()
-        gate.open.set()
-        assert await soon(call) == "through"
-        assert (await soon(stopping)).handled == 1
-
-    run(story)
+    gate = Gate()
+    served = node.serve(gate)
+    call = asyncio.create_task(node.client(Gate).through())
+    await soon(gate.inside.wait())
+    stopping = asyncio.create_task(served.stop())
+    # Its first step leaves the registry.
+    await asyncio.sleep(0)
+    assert not await node.services()
+    with pytest.raises(tw.NoResponders, match="gate: nobody serves it"):
+        await node.client(Gate).through()
+    gate.open.set()
+    assert await soon(call) == "through"
+    assert (await soon(stopping)).handled == 1
 
 
-def test_calls_that_wait_at_an_instance_that_stops_go_to_another(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        full, free = Hanging(), Hanging()
-        one = node.serve(full, instance="one", concurrency=2)
-        calls = node.client(Hanging)
-        hung = [asyncio.create_task(calls.with_(timeout=PATIENCE).hang()) for _ in range(2)]
-        await soon(full.inside.wait())
-        assert one.statistics()["in_flight"] == 2
-        waiting = asyncio.create_task(calls.ping())
-        await asyncio.sleep(0)
-        assert one.statistics()["waiting"] == 1
-        node.serve(free, instance="other")
-        stopping = asyncio.create_task(one.stop(drain=False))
-        assert await soon(waiting) == "pong"
-        for task in hung:
-            task.cancel()
-        await soon(asyncio.gather(*hung, return_exceptions=True))
-        assert (await soon(stopping)).balanced
-
-    run(story)
+async def test_calls_that_wait_at_an_instance_that_stops_go_to_another(node: tw.Node) -> None:
+    full, free = Hanging(), Hanging()
+    one = node.serve(full, instance="one", concurrency=2)
+    calls = node.client(Hanging)
+    hung = [asyncio.create_task(calls.with_(timeout=PATIENCE).hang()) for _ in range(2)]
+    await soon(full.inside.wait())
+    assert one.statistics()["in_flight"] == 2
+    waiting = asyncio.create_task(calls.ping())
+    await asyncio.sleep(0)
+    assert one.statistics()["waiting"] == 1
+    node.serve(free, instance="other")
+    stopping = asyncio.create_task(one.stop(drain=False))
+    assert await soon(waiting) == "pong"
+    for task in hung:
+        task.cancel()
+    await soon(asyncio.gather(*hung, return_exceptions=True))
+    assert (await soon(stopping)).balanced
 
 
-def test_a_service_ends_with_its_node() -> None:
-    async def main() -> None:
-        async with tw.Node() as node:
-            served = node.serve(Pricing())
-            pricing = node.client(Pricing)
-            await pricing.quote("X")
-        assert node.ledger is not None
-        assert node.ledger.balanced
-        assert not await node.services()
-        with pytest.raises(tw.NodeStopped):
-            await pricing.quote("X")
-        with pytest.raises(tw.NodeStopped):
-            node.serve(Pricing())
-        with pytest.raises(tw.NodeStopped):
-            node.client(Pricing)
-        assert (await served.stop()).balanced
-
-    asyncio.run(main())
-
-
-def test_callers_on_other_loops_and_threads_are_served_alike(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        node.serve(Pricing())
+async def test_a_service_ends_with_its_node() -> None:
+    async with tw.Node() as node:
+        served = node.serve(Pricing())
         pricing = node.client(Pricing)
-
-        async def many() -> float:
-            return sum([(await pricing.quote("X", n)).price for n in range(50)])
-
-        def blocking() -> float:
-            return sum(pricing.sync.quote("X", n).price for n in range(50))
-
-        jobs = [asyncio.to_thread(asyncio.run, many()) for _ in range(3)]
-        jobs += [asyncio.to_thread(blocking) for _ in range(3)]
-        assert await soon(asyncio.gather(*jobs)) == [2450.0] * 6
-
-    run(story)
-
-
-def test_a_thousand_plain_calls_at_once_are_all_answered(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        served = node.serve({"double": lambda n: 2 * n}, name="math", concurrency=16)
-        math = node.client("math")
-        assert await soon(asyncio.gather(*(math.double(n) for n in range(1000)))) == [2 * n for n in range(1000)]
-        assert served.statistics()["calls"] == 1000
-
-    run(story)
+        await pricing.quote("X")
+    assert node.ledger is not None
+    assert node.ledger.balanced
+    assert not await node.services()
+    with pytest.raises(tw.NodeStopped):
+        await pricing.quote("X")
+    with pytest.raises(tw.NodeStopped):
+        node.serve(Pricing())
+    with pytest.raises(tw.NodeStopped):
+        node.client(Pricing)
+    assert (await served.stop()).balanced
 
 
-def test_calls_that_are_cancelled_at_any_moment_leave_nothing_behind(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        meeting = threading.Barrier(4)
+async def test_callers_on_other_loops_and_threads_are_served_alike(node: tw.Node) -> None:
+    node.serve(Pricing())
+    pricing = node.client(Pricing)
 
-        def meet() -> str:
-            meeting.wait(PATIENCE)
-            return "met"
+    async def many() -> float:
+        return sum([(await pricing.quote("X", n)).price for n in range(50)])
 
-        served = node.serve({"plain": lambda n: n, "later": _later, "meet": meet}, name="either", concurrency=4)
-        either = node.client("either")
-        for turn in range(200):
-            tasks = [asyncio.create_task(method(turn)) for method in (either.plain, either.later) for _ in range(4)]
-            for _ in range(turn % 7):
-                await asyncio.sleep(0)
-            for task in tasks[:: 1 + turn % 3]:
-                task.cancel()
-            for result in await soon(asyncio.gather(*tasks, return_exceptions=True)):
-                assert result == turn or isinstance(result, asyncio.CancelledError)
-        assert [await either.plain(n) for n in range(10)] == list(range(10))
-        assert [await either.later(n) for n in range(10)] == list(range(10))
-        # All places are free again: as many calls as there are places are at work at once.
-        assert await soon(asyncio.gather(*(either.meet() for _ in range(4)))) == ["met"] * 4
-        assert (await served.stop()).balanced
+    def blocking() -> float:
+        return sum(pricing.sync.quote("X", n).price for n in range(50))
 
-    run(story)
+    jobs = [asyncio.to_thread(asyncio.run, many()) for _ in range(3)]
+    jobs += [asyncio.to_thread(blocking) for _ in range(3)]
+    assert await soon(asyncio.gather(*jobs)) == [2450.0] * 6
+
+
+async def test_a_thousand_plain_calls_at_once_are_all_answered(node: tw.Node) -> None:
+    served = node.serve({"double": lambda n: 2 * n}, name="math", concurrency=16)
+    math = node.client("math")
+    assert await soon(asyncio.gather(*(math.double(n) for n in range(1000)))) == [2 * n for n in range(1000)]
+    assert served.statistics()["calls"] == 1000
+
+
+async def test_calls_that_are_cancelled_at_any_moment_leave_nothing_behind(node: tw.Node) -> None:
+    meeting = threading.Barrier(4)
+
+    def meet() -> str:
+        meeting.wait(PATIENCE)
+        return "met"
+
+    served = node.serve({"plain": lambda n: n, "later": _later, "meet": meet}, name="either", concurrency=4)
+    either = node.client("either")
+    for turn in range(200):
+        tasks = [asyncio.create_task(method(turn)) for method in (either.plain, either.later) for _ in range(4)]
+        for _ in range(turn % 7):
+            await asyncio.sleep(0)
+        for task in tasks[:: 1 + turn % 3]:
+            task.cancel()
+        for result in await soon(asyncio.gather(*tasks, return_exceptions=True)):
+            assert result == turn or isinstance(result, asyncio.CancelledError)
+    assert [await either.plain(n) for n in range(10)] == list(range(10))
+    assert [await either.later(n) for n in range(10)] == list(range(10))
+    # All places are free again: as many calls as there are places are at work at once.
+    assert await soon(asyncio.gather(*(either.meet() for _ in range(4)))) == ["met"] * 4
+    assert (await served.stop()).balanced
 
 
 async def _later(n: int) -> int:
@@ -168,7 +144,7 @@ async def _later(n: int) -> int:
     return n
 
 
-def test_a_method_does_not_wait_for_the_end_of_its_own_instance(run: Run) -> None:
+async def test_a_method_does_not_wait_for_the_end_of_its_own_instance(node: tw.Node) -> None:
     class Ending(tw.Service):
         served: tw.Served
 
@@ -180,13 +156,10 @@ def test_a_method_does_not_wait_for_the_end_of_its_own_instance(run: Run) -> Non
         def end_plainly(self) -> None:
             self.served.sync.stop()
 
-    async def story(node: tw.Node) -> None:
-        ending = Ending()
-        ending.served = node.serve(ending)
-        with pytest.raises(tw.AskCycle, match=r"ending\.end would wait for the end of its own instance"):
-            await node.client(Ending).end()
-        with pytest.raises(tw.AskCycle):
-            await node.client("ending").end_plainly()
-        assert (await ending.served.stop()).balanced
-
-    run(story)
+    ending = Ending()
+    ending.served = node.serve(ending)
+    with pytest.raises(tw.AskCycle, match=r"ending\.end would wait for the end of its own instance"):
+        await node.client(Ending).end()
+    with pytest.raises(tw.AskCycle):
+        await node.client("ending").end_plainly()
+    assert (await ending.served.stop()).balanced

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 import tidewire as tw
 
-Run = Callable[[Callable[[tw.Node], Any]], Any]
-
 
 @pytest.mark.parametrize(
     ("made", "said"),
@@ -50,55 +48,46 @@ def echo(node: tw.Node, *instances: str) -> None:
         node.serve(made(instance), name="echo", instance=instance)
 
 
-def test_a_client_chooses_by_its_policy(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        echo(node, "a", "b", "c")
-        calls = node.client("echo")
-        assert [await calls.where() for _ in range(6)] == ["b", "c", "a"] * 2
-        assert {await calls.with_(policy="first").where() for _ in range(5)} == {"a"}
-        assert {await calls.with_(instance="c").where() for _ in range(5)} == {"c"}
-        same = [calls.with_(policy=tw.Policy("random", seed=5)) for _ in range(2)]
-        one = [await same[0].where() for _ in range(30)]
-        other = [await same[1].where() for _ in range(30)]
-        assert one == other
-        assert set(one) == {"a", "b", "c"}
-        quick = calls.with_(policy=tw.Policy("lowest_latency", explore=0.0))
-        assert len({await quick.where() for _ in range(20)}) >= 1
-
-    run(story)
+async def test_a_client_chooses_by_its_policy(node: tw.Node) -> None:
+    echo(node, "a", "b", "c")
+    calls = node.client("echo")
+    assert [await calls.where() for _ in range(6)] == ["b", "c", "a"] * 2
+    assert {await calls.with_(policy="first").where() for _ in range(5)} == {"a"}
+    assert {await calls.with_(instance="c").where() for _ in range(5)} == {"c"}
+    same = [calls.with_(policy=tw.Policy("random", seed=5)) for _ in range(2)]
+    one = [await same[0].where() for _ in range(30)]
+    other = [await same[1].where() for _ in range(30)]
+    assert one == other
+    assert set(one) == {"a", "b", "c"}
+    quick = calls.with_(policy=tw.Policy("lowest_latency", explore=0.0))
+    assert len({await quick.where() for _ in range(20)}) >= 1
 
 
 @pytest.mark.promise("P13.88")
-def test_calls_go_round_an_instance_that_is_busy(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        echo(node, "a", "b")
-        calls, event = node.client("echo"), asyncio.Event()
-        held = [asyncio.create_task(calls.with_(instance="a").hold(event)) for _ in range(3)]
-        await asyncio.sleep(0)
-        assert {await calls.where() for _ in range(10)} == {"b"}
-        event.set()
-        assert await asyncio.gather(*held) == ["a"] * 3
-        assert {await calls.where() for _ in range(10)} == {"a", "b"}
-
-    run(story)
+async def test_calls_go_round_an_instance_that_is_busy(node: tw.Node) -> None:
+    echo(node, "a", "b")
+    calls, event = node.client("echo"), asyncio.Event()
+    held = [asyncio.create_task(calls.with_(instance="a").hold(event)) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert {await calls.where() for _ in range(10)} == {"b"}
+    event.set()
+    assert await asyncio.gather(*held) == ["a"] * 3
+    assert {await calls.where() for _ in range(10)} == {"a", "b"}
 
 
-def test_all_gives_what_each_instance_answered(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        echo(node, "a", "b", "c")
-        everybody = node.client("echo").with_(policy="all")
-        assert await everybody.where() == [tw.Answer("a", "a"), tw.Answer("b", "b"), tw.Answer("c", "c")]
-        assert await everybody.with_(policy="first").where() == "a"
-        a, b, c = await everybody.fail()
-        assert (a.result(), c.result()) == ("a", "c")
-        with pytest.raises(KeyError):
-            b.result()
-        with pytest.raises(tw.InvalidArgument, match="can't go to several"):
-            await everybody.where(numbers())
-        with pytest.raises(tw.AskTimeout):
-            (await everybody.with_(timeout=0.05).hold(asyncio.Event()))[0].result()
-
-    run(story)
+async def test_all_gives_what_each_instance_answered(node: tw.Node) -> None:
+    echo(node, "a", "b", "c")
+    everybody = node.client("echo").with_(policy="all")
+    assert await everybody.where() == [tw.Answer("a", "a"), tw.Answer("b", "b"), tw.Answer("c", "c")]
+    assert await everybody.with_(policy="first").where() == "a"
+    a, b, c = await everybody.fail()
+    assert (a.result(), c.result()) == ("a", "c")
+    with pytest.raises(KeyError):
+        b.result()
+    with pytest.raises(tw.InvalidArgument, match="can't go to several"):
+        await everybody.where(numbers())
+    with pytest.raises(tw.AskTimeout):
+        (await everybody.with_(timeout=0.05).hold(asyncio.Event()))[0].result()
 
 
 def test_all_in_a_plain_thread(node: tw.Node) -> None:
@@ -108,44 +97,15 @@ def test_all_in_a_plain_thread(node: tw.Node) -> None:
     assert isinstance(everybody.sync.fail()[1].error, KeyError)
 
 
-def test_all_that_is_cancelled_cancels_all(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        ended: asyncio.Queue[str] = asyncio.Queue(1_000)
-        begun: asyncio.Queue[str] = asyncio.Queue(1_000)
-
-        async def hang() -> None:
-            begun.put_nowait("begun")
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.put_nowait("ended")
-
-        for _ in range(3):
-            node.serve({"hang": hang}, name="hanging")
-        task = asyncio.create_task(node.client("hanging").with_(policy="all").hang())
-        for _ in range(3):
-            await asyncio.wait_for(begun.get(), 30.0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        for _ in range(3):
-            await asyncio.wait_for(ended.get(), 30.0)
-
-    run(story)
-
-
-def test_nobody_there_is_said_at_once(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        echo(node, "a")
-        with pytest.raises(tw.NoResponders, match="ecko: nobody serves it: did you mean 'echo'"):
-            await node.client("ecko").where()
-        with pytest.raises(tw.NoResponders, match="'z' is not among its instances: there are 'a'"):
-            await node.client("echo").with_(instance="z").where()
-        with pytest.raises(tw.NoResponders):
-            async for _ in node.client("nothing").items():
-                pass
-
-    run(story)
+async def test_nobody_there_is_said_at_once(node: tw.Node) -> None:
+    echo(node, "a")
+    with pytest.raises(tw.NoResponders, match="ecko: nobody serves it: did you mean 'echo'"):
+        await node.client("ecko").where()
+    with pytest.raises(tw.NoResponders, match="'z' is not among its instances: there are 'a'"):
+        await node.client("echo").with_(instance="z").where()
+    with pytest.raises(tw.NoResponders):
+        async for _ in node.client("nothing").items():
+            pass
 
 
 async def numbers() -> Any:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from home_support import story
 from link_processes import Program
 
 PATIENCE_S = 30.0
@@ -45,7 +44,6 @@ async def hub() -> AsyncIterator[tuple[tw.Node, str]]:
         yield node, listener.url
 
 
-@story
 async def test_an_instance_tells_its_version_and_its_metadata_to_all_nodes() -> None:
     async with hub() as (node, url), tw.Node(url, name="ann") as ann, tw.Node(url, name="ben") as ben:
         await ann.serve(Pricing(), instance="a", version="1.4.2-rc.1", metadata={"zone": "eu", "commit": "8c0ffee"})
@@ -80,7 +78,6 @@ async def test_an_instance_tells_its_version_and_its_metadata_to_all_nodes() -> 
         ),
     ],
 )
-@story
 async def test_a_version_that_is_none_and_metadata_that_are_none_are_refused(
     options: dict[str, Any], problem: str
 ) -> None:
@@ -91,7 +88,6 @@ async def test_a_version_that_is_none_and_metadata_that_are_none_are_refused(
         await node.serve(Pricing(), metadata={"note": "n" * (METADATA_BYTES - 4)})
 
 
-@story
 async def test_a_watch_says_who_is_there_and_then_who_comes_and_goes() -> None:
     async with hub() as (node, url), tw.Node(url, name="ann") as ann:
         await node.serve(Pricing(), instance="first", version="1.0.0")
@@ -129,7 +125,6 @@ asyncio.run(main())
 """
 
 
-@story
 async def test_a_reader_that_is_slow_gets_the_difference() -> None:
     async with tw.Node() as node:
         old = await node.serve(Pricing(), instance="one", version="1.0.0")
@@ -145,7 +140,6 @@ async def test_a_reader_that_is_slow_gets_the_difference() -> None:
         assert await changes.next() == ("joined", "last", "last", "")
 
 
-@story
 async def test_a_watch_ends_with_its_node() -> None:
     async with tw.Node() as node:
         watch = node.watch_services("nobody")

@@ -228,13 +228,10 @@ async def _listed(node: tw.Node) -> list[str]:
     return [info.name for info in await node.services()]
 
 
-def test_services_are_listed_by_name(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        assert await _listed(node) == []
-        later = node.serve(Shop(), name="b")
-        node.serve(Shop(), name="a")
-        assert await _listed(node) == ["a", "b"]
-        await later.stop()
-        assert await _listed(node) == ["a"]
-
-    run(story)
+async def test_services_are_listed_by_name(node: tw.Node) -> None:
+    assert await _listed(node) == []
+    later = node.serve(Shop(), name="b")
+    node.serve(Shop(), name="a")
+    assert await _listed(node) == ["a", "b"]
+    await later.stop()
+    assert await _listed(node) == ["a"]

@@ -5,20 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tidewire as tw
 from service_support import Hanging, Pricing
 
-Run = Callable[[Callable[[tw.Node], Any]], Any]
-PATIENCE = 30.0
-
 # Objects that can be served
 
 
-def test_functions_and_dicts_of_functions_can_be_served(run: Run) -> None:
+async def test_functions_and_dicts_of_functions_can_be_served(node: tw.Node) -> None:
     async def double(n: int) -> int:
         """Double a number."""
         return 2 * n
@@ -26,20 +22,17 @@ def test_functions_and_dicts_of_functions_can_be_served(run: Run) -> None:
     def count(n: int) -> Any:
         yield from range(n)
 
-    async def story(node: tw.Node) -> None:
-        node.serve({"add": lambda a, b: a + b, "double": double, "count": count, "len": len}, name="math")
-        math = node.client("math")
-        assert await math.add(1, b=2) == 3
-        assert await math.double(4) == 8
-        assert [n async for n in math.count(3)] == [0, 1, 2]
-        assert await math.len("four") == 4
-        node.serve(double)
-        assert await node.client("double").double(5) == 10
-
-    run(story)
+    node.serve({"add": lambda a, b: a + b, "double": double, "count": count, "len": len}, name="math")
+    math = node.client("math")
+    assert await math.add(1, b=2) == 3
+    assert await math.double(4) == 8
+    assert [n async for n in math.count(3)] == [0, 1, 2]
+    assert await math.len("four") == 4
+    node.serve(double)
+    assert await node.client("double").double(5) == 10
 
 
-def test_any_object_serves_its_public_methods(run: Run) -> None:
+async def test_any_object_serves_its_public_methods(node: tw.Node) -> None:
     class Thing:
         def __init__(self) -> None:
             self.value = 1
@@ -64,19 +57,16 @@ def test_any_object_serves_its_public_methods(run: Run) -> None:
     class Decorated(Thing):
         pass
 
-    async def story(node: tw.Node) -> None:
-        served = node.serve(Thing())
-        thing = node.client("thing")
-        await thing.add(2)
-        assert (await thing.get(), await thing.twice(4), await thing.title()) == (3, 8, "Thing")
-        assert [one.name for one in served.info.methods] == ["get", "add", "twice", "title"]
-        node.serve(Decorated())
-        assert await node.client(Decorated).title() == "Decorated"
-
-    run(story)
+    served = node.serve(Thing())
+    thing = node.client("thing")
+    await thing.add(2)
+    assert (await thing.get(), await thing.twice(4), await thing.title()) == (3, 8, "Thing")
+    assert [one.name for one in served.info.methods] == ["get", "add", "twice", "title"]
+    node.serve(Decorated())
+    assert await node.client(Decorated).title() == "Decorated"
 
 
-def test_an_object_that_derives_from_a_service_is_served_under_its_said_name(run: Run) -> None:
+async def test_an_object_that_derives_from_a_service_is_served_under_its_said_name(node: tw.Node) -> None:
     class Base(tw.Service, name="shop", visibility="public"):
         @tw.method
         async def buy(self, n: int) -> int:
@@ -86,47 +76,12 @@ def test_an_object_that_derives_from_a_service_is_served_under_its_said_name(run
         async def buy(self, n: int) -> int:
             return n + 1
 
-    async def story(node: tw.Node) -> None:
-        served = node.serve(Real())
-        assert (served.name, served.info.visibility) == ("shop", "public")
-        assert await node.client(Base).buy(1) == 2
-
-    run(story)
+    served = node.serve(Real())
+    assert (served.name, served.info.visibility) == ("shop", "public")
+    assert await node.client(Base).buy(1) == 2
 
 
 # Visibility
-
-
-def test_a_method_is_hidden_from_those_who_may_not_call_it(run: Run) -> None:
-    class Shop(tw.Service, visibility="public"):
-        @tw.method
-        async def buy(self) -> str:
-            return "bought"
-
-        @tw.method(visibility="private")
-        async def restock(self) -> str:
-            return "restocked"
-
-        @tw.method(visibility="node")
-        async def audit(self) -> str:
-            return "audited"
-
-    async def story(node: tw.Node) -> None:
-        served = node.serve(Shop())
-        assert await node.client(Shop).audit() == "audited"
-        for origin, names in (
-            ("public", ["buy"]),
-            ("private", ["buy", "restock"]),
-            ("node", ["buy", "restock", "audit"]),
-        ):
-            seen = served.info.seen_from(origin)
-            assert seen is not None
-            assert [one.name for one in seen.methods] == names
-        hidden = node.serve(Shop(), name="hidden", visibility="node")
-        assert hidden.info.seen_from("private") is None
-        assert {one.visibility for one in hidden.info.methods} == {"node"}
-
-    run(story)
 
 
 # Misuse

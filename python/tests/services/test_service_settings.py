@@ -6,16 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tidewire as tw
 from service_support import PATIENCE, soon
-
-Run = Callable[[Callable[[tw.Node], Any]], Any]
 
 
 class Desk(tw.Service):
@@ -77,23 +74,6 @@ def services(**settings: int) -> dict[str, Any]:
     return {"services": settings}
 
 
-@asynccontextmanager
-async def joined(hub: tw.Node) -> AsyncIterator[tw.Node]:
-    """Another node, which knows that the desk is served."""
-    url = hub.listen("tide://127.0.0.1:0").url
-    async with tw.Node(url, name="caller") as caller:
-        await caller.until(lambda now: now["links"]["services"].get("desk") == 1, timeout=PATIENCE)
-        yield caller
-
-
-def with_node(config: dict[str, Any], story: Callable[[tw.Node], Any]) -> None:
-    async def main() -> None:
-        async with tw.Node(config=config) as node:
-            await story(node)
-
-    asyncio.run(asyncio.wait_for(main(), 2 * PATIENCE))
-
-
 @pytest.mark.promise("P13.83")
 def test_settings_are_read_like_all_of_the_configuration(tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
@@ -129,8 +109,8 @@ def test_a_wrong_setting_is_named_with_the_allowed_values() -> None:
 
 @pytest.mark.promise("P13.82", "P13.83")
 @pytest.mark.parametrize("config", [services(service_concurrency=1, service_waiting=2), {}])
-def test_one_more_than_may_wait_is_refused(config: dict[str, Any]) -> None:
-    async def story(node: tw.Node) -> None:
+async def test_one_more_than_may_wait_is_refused(config: dict[str, Any]) -> None:
+    async with tw.Node(config=config) as node:
         own: dict[str, int] = {} if config else {"concurrency": 1, "waiting": 2}
         desk = Desk()
         node.serve(desk, **own)
@@ -146,55 +126,9 @@ def test_one_more_than_may_wait_is_refused(config: dict[str, Any]) -> None:
             gate.set()
             assert len(set(await soon(asyncio.gather(first, *waiting)))) == 1
 
-    with_node(config, story)
 
-
-@pytest.mark.promise("P13.82")
-def test_a_call_of_another_node_finds_the_places_of_plain_methods_taken() -> None:
-    async def story(hub: tw.Node) -> None:
-        desk = Desk()
-        served = await hub.serve(desk, concurrency=1, waiting=1)
-        block = hub.client(Desk).block
-        here = [asyncio.ensure_future(block())]
-        await soon(desk.blocks())
-        here.append(asyncio.ensure_future(block()))
-        async with joined(hub) as caller:
-            with pytest.raises(
-                tw.LimitExceeded, match=r"desk\.block of .*: service_waiting=1: so many calls wait already: try"
-            ):
-                await soon(caller.client("desk").block())
-        desk.thread_open.set()
-        assert await soon(asyncio.gather(*here)) == ["blocked"] * 2
-        assert served.statistics()["calls"] == 2
-
-    with_node({}, story)
-
-
-@BOTH
-def test_so_many_streams_are_written_at_once_and_others_wait_for_their_first_item(count: str) -> None:
-    async def story(node: tw.Node) -> None:
-        node.serve(Desk(), streams=1, waiting=1)
-        open_stream = getattr(node.client(Desk), count)
-        first = open_stream()
-        assert await anext(first) == 0
-        second = open_stream()
-        item = asyncio.ensure_future(anext(second))
-        # Its first step opens the stream.
-        await asyncio.sleep(0)
-        for _ in range(10):
-            assert await anext(first) > 0
-        with pytest.raises(tw.MailboxFull, match="service_waiting=1"):
-            await anext(open_stream())
-        assert not item.done(), "the first one has the only place"
-        await first.aclose()
-        assert await soon(item) == 0
-        await second.aclose()
-
-    with_node({}, story)
-
-
-def test_a_stream_that_gave_up_waiting_leaves_its_place_to_others() -> None:
-    async def story(node: tw.Node) -> None:
+async def test_a_stream_that_gave_up_waiting_leaves_its_place_to_others() -> None:
+    async with tw.Node() as node:
         served = node.serve(Desk(), streams=1, waiting=2)
         count = node.client(Desk).count_plainly
         first, second, third = count(), count(), count()
@@ -209,13 +143,11 @@ def test_a_stream_that_gave_up_waiting_leaves_its_place_to_others() -> None:
         assert await soon(items[1]) == 0
         await third.aclose()
 
-    with_node({}, story)
-
 
 @pytest.mark.promise("P13.84")
 @BOTH
-def test_a_writer_is_as_far_ahead_of_its_reader_as_the_node_says(count: str) -> None:
-    async def story(node: tw.Node) -> None:
+async def test_a_writer_is_as_far_ahead_of_its_reader_as_the_node_says(count: str) -> None:
+    async with tw.Node(config=services(stream_ahead=1)) as node:
         desk = Desk()
         node.serve(desk)
         async with getattr(node.client(Desk), count)() as stream:
@@ -227,11 +159,9 @@ def test_a_writer_is_as_far_ahead_of_its_reader_as_the_node_says(count: str) -> 
             assert await node.client(Desk).hold() == "held"
             assert desk.written <= 3
 
-    with_node(services(stream_ahead=1), story)
-
 
 @pytest.mark.promise("P13.84")
-def test_a_generator_as_an_argument_is_as_far_ahead_as_the_node_of_its_caller_says() -> None:
+async def test_a_generator_as_an_argument_is_as_far_ahead_as_the_node_of_its_caller_says() -> None:
     written = 0
 
     async def numbers() -> AsyncIterator[int]:
@@ -240,9 +170,7 @@ def test_a_generator_as_an_argument_is_as_far_ahead_as_the_node_of_its_caller_sa
             written += 1
             yield n
 
-    async def story(node: tw.Node) -> None:
+    async with tw.Node(config=services(stream_ahead=1)) as node:
         node.serve(Desk())
         assert await node.client(Desk).first(numbers()) == 0
         assert written <= 3
-
-    with_node(services(stream_ahead=1), story)

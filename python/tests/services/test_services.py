@@ -11,32 +11,25 @@ import pytest
 import tidewire as tw
 from service_support import Pricing, Quote, soon
 
-Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0
 
 
-def test_a_typed_client_calls_coroutines_and_plain_functions(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        served = await node.serve(Pricing())
-        pricing = node.client(Pricing)
-        assert await pricing.quote("X", qty=3) == Quote("X", 6.0)
-        assert await pricing.quote(qty=2, symbol="Y") == Quote("Y", 4.0)
-        where = await node.client("pricing").where()
-        assert where != threading.current_thread().name, "a plain function must not hold the loop up"
-        assert served.statistics()["calls"] == 3
-
-    run(story)
+async def test_a_typed_client_calls_coroutines_and_plain_functions(node: tw.Node) -> None:
+    served = await node.serve(Pricing())
+    pricing = node.client(Pricing)
+    assert await pricing.quote("X", qty=3) == Quote("X", 6.0)
+    assert await pricing.quote(qty=2, symbol="Y") == Quote("Y", 4.0)
+    where = await node.client("pricing").where()
+    assert where != threading.current_thread().name, "a plain function must not hold the loop up"
+    assert served.statistics()["calls"] == 3
 
 
-def test_a_call_is_awaited_once(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        node.serve(Pricing())
-        call = node.client(Pricing).quote("Z")
+async def test_a_call_is_awaited_once(node: tw.Node) -> None:
+    node.serve(Pricing())
+    call = node.client(Pricing).quote("Z")
+    await call
+    with pytest.raises(RuntimeError, match="awaited already"):
         await call
-        with pytest.raises(RuntimeError, match="awaited already"):
-            await call
-
-    run(story)
 
 
 @pytest.mark.promise("P16.21")
@@ -97,55 +90,46 @@ def test_plain_threads_have_a_blocking_form(node: tw.Node) -> None:
         pricing.sync.quote("X")
 
 
-def test_the_blocking_form_is_refused_on_a_loop(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        served = node.serve(Pricing())
-        with pytest.raises(tw.InvalidArgument, match="block this thread's event loop"):
-            node.client(Pricing).sync.quote("X")
-        with pytest.raises(tw.InvalidArgument, match="block this thread's event loop"):
-            served.sync.stop()
-
-    run(story)
+async def test_the_blocking_form_is_refused_on_a_loop(node: tw.Node) -> None:
+    served = node.serve(Pricing())
+    with pytest.raises(tw.InvalidArgument, match="block this thread's event loop"):
+        node.client(Pricing).sync.quote("X")
+    with pytest.raises(tw.InvalidArgument, match="block this thread's event loop"):
+        served.sync.stop()
 
 
-def test_errors_of_a_handler_reach_the_caller_and_nobody_else(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        served = node.serve(Pricing())
-        pricing = node.client(Pricing)
-        with pytest.raises(KeyError, match="key"):
-            await pricing.fail("key")
-        with pytest.raises(LookupError, match="plainly"):
-            await node.client("pricing").fail_plainly()
-        with pytest.raises(tw.RemoteError, match="SystemExit") as left:
-            await pricing.fail("exit")
-        assert "in fail" in left.value.remote_traceback
-        with pytest.raises(RuntimeError, match="raised StopIteration"):
-            await pricing.fail("stop")
-        for kind in (StopIteration, StopAsyncIteration):
-            with pytest.raises(RuntimeError, match=f"pricing.fail_plainly raised {kind.__name__}"):
-                await node.client("pricing").fail_plainly(kind)
-        assert await pricing.quote("X") == Quote("X", 2.0)
-        assert served.statistics()["errors"] == 6
-        assert not node.dead_letters.list()
-
-    run(story)
+async def test_errors_of_a_handler_reach_the_caller_and_nobody_else(node: tw.Node) -> None:
+    served = node.serve(Pricing())
+    pricing = node.client(Pricing)
+    with pytest.raises(KeyError, match="key"):
+        await pricing.fail("key")
+    with pytest.raises(LookupError, match="plainly"):
+        await node.client("pricing").fail_plainly()
+    with pytest.raises(tw.RemoteError, match="SystemExit") as left:
+        await pricing.fail("exit")
+    assert "in fail" in left.value.remote_traceback
+    with pytest.raises(RuntimeError, match="raised StopIteration"):
+        await pricing.fail("stop")
+    for kind in (StopIteration, StopAsyncIteration):
+        with pytest.raises(RuntimeError, match=f"pricing.fail_plainly raised {kind.__name__}"):
+            await node.client("pricing").fail_plainly(kind)
+    assert await pricing.quote("X") == Quote("X", 2.0)
+    assert served.statistics()["errors"] == 6
+    assert not node.dead_letters.list()
 
 
-def test_a_handler_whose_own_task_was_cancelled_does_not_cancel_its_caller(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        node.serve(Pricing())
-        pricing = node.client(Pricing)
-        with pytest.raises(tw.RemoteError, match="CancelledError"):
-            await pricing.fail("gone")
-        assert await pricing.quote("X") == Quote("X", 2.0)
-
-    run(story)
+async def test_a_handler_whose_own_task_was_cancelled_does_not_cancel_its_caller(node: tw.Node) -> None:
+    node.serve(Pricing())
+    pricing = node.client(Pricing)
+    with pytest.raises(tw.RemoteError, match="CancelledError"):
+        await pricing.fail("gone")
+    assert await pricing.quote("X") == Quote("X", 2.0)
 
 
 # Context
 
 
-def test_a_handler_sees_who_called(run: Run) -> None:
+async def test_a_handler_sees_who_called(node: tw.Node) -> None:
     class Seen(tw.Service):
         @tw.method
         async def see(self, first: int, call: tw.CallContext, second: int = 2) -> tuple[Any, ...]:
@@ -167,40 +151,33 @@ def test_a_handler_sees_who_called(run: Run) -> None:
             return tw.context().trace
 
     call_node: list[tw.Node] = []
-
-    async def story(node: tw.Node) -> None:
-        call_node.append(node)
-        node.serve(Seen())
-        seen = node.client(Seen).with_(headers={"tenant": "a"})
-        expected = (node.name, None, {"tenant": "a"}, "see", True, None)
-        assert await seen.see(1) == (1, 2, *expected)
-        assert await seen.see(1, 3) == (1, 3, *expected)
-        assert await seen.see(second=4, first=0) == (0, 4, *expected)
-        one, other = await node.client("seen").inner(), await node.client("seen").inner()
-        assert one != other
-        assert len(one) == 32
-        with pytest.raises(tw.InvalidArgument, match="no call is under way here"):
-            tw.context()
-
-    run(story)
+    call_node.append(node)
+    node.serve(Seen())
+    seen = node.client(Seen).with_(headers={"tenant": "a"})
+    expected = (node.name, None, {"tenant": "a"}, "see", True, None)
+    assert await seen.see(1) == (1, 2, *expected)
+    assert await seen.see(1, 3) == (1, 3, *expected)
+    assert await seen.see(second=4, first=0) == (0, 4, *expected)
+    one, other = await node.client("seen").inner(), await node.client("seen").inner()
+    assert one != other
+    assert len(one) == 32
+    with pytest.raises(tw.InvalidArgument, match="no call is under way here"):
+        tw.context()
 
 
 # Events
 
 
-def test_events_reach_their_handler_with_their_type(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        pricing = Pricing()
-        served = node.serve(pricing)
-        assert node.publish("orders.new", {"symbol": "X", "price": 1}) == 1
-        assert await soon(pricing.orders.get()) == (Quote("X", 1.0), "orders.new")
-        node.publish("orders.wrong", {"symbol": "X"})
-        await served.stop()
-        (letter,) = node.dead_letters.list()
-        assert "pricing.on_order: order:" in str(letter.error)
-        assert node.publish("orders.late", {}) == 0
-
-    run(story)
+async def test_events_reach_their_handler_with_their_type(node: tw.Node) -> None:
+    pricing = Pricing()
+    served = node.serve(pricing)
+    assert node.publish("orders.new", {"symbol": "X", "price": 1}) == 1
+    assert await soon(pricing.orders.get()) == (Quote("X", 1.0), "orders.new")
+    node.publish("orders.wrong", {"symbol": "X"})
+    await served.stop()
+    (letter,) = node.dead_letters.list()
+    assert "pricing.on_order: order:" in str(letter.error)
+    assert node.publish("orders.late", {}) == 0
 
 
 def test_instances_share_the_events_of_a_queue(node: tw.Node) -> None:

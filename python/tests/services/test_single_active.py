@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from home_support import PATIENCE, every_home, nodes, release, story
+from home_support import PATIENCE, every_home, nodes, release
 
 LONG = 600.0
 """A lease that is over long after the story: what happens before is not by its end."""
@@ -45,7 +45,6 @@ class Matching(tw.Service):
 
 @pytest.mark.promise("P17.52", "P17.54")
 @every_home
-@story
 async def test_another_is_active_as_soon_as_one_is_stopped(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path) as (one, two):
         first, second = Matching("first"), Matching("second")
@@ -77,7 +76,6 @@ async def test_another_is_active_as_soon_as_one_is_stopped(kind: str, tmp_path: 
 
 @pytest.mark.promise("P17.58")
 @every_home
-@story
 async def test_an_instance_that_has_lost_its_lease_answers_nothing_and_stands_by(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path, 1) as (node,):
         matching = Matching("one")
@@ -95,7 +93,6 @@ async def test_an_instance_that_has_lost_its_lease_answers_nothing_and_stands_by
 
 
 @every_home
-@story
 async def test_handlers_of_durable_events_run_at_the_active_one_alone(kind: str, tmp_path: Path) -> None:
     handled: asyncio.Queue[tuple[str, int, int]] = asyncio.Queue(1_000)
 
@@ -162,7 +159,6 @@ def holder(url: str, lease: float) -> Any:
 
 @pytest.mark.promise("P17.55")
 @pytest.mark.parametrize(("kind", "lease"), [("hub", LONG), ("nats", 1.5)])
-@story
 async def test_another_is_active_when_the_process_of_one_is_killed(kind: str, lease: float, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path) as (one, two):
         doomed = holder(one.url, lease)
@@ -188,7 +184,6 @@ async def test_another_is_active_when_the_process_of_one_is_killed(kind: str, le
 
 @pytest.mark.promise("P17.53")
 @pytest.mark.parametrize("kind", ["hub", "nats"])
-@story
 async def test_a_process_that_was_stopped_for_a_while_does_not_take_itself_for_active(
     kind: str, tmp_path: Path
 ) -> None:
@@ -209,7 +204,6 @@ async def test_a_process_that_was_stopped_for_a_while_does_not_take_itself_for_a
             frozen.wait()
 
 
-@story
 async def test_wrong_arguments_are_named(tmp_path: Path) -> None:
     async with tw.Node() as node:
         with pytest.raises(tw.InvalidArgument, match="data: this node has no place for streams"):

@@ -61,7 +61,6 @@ async def until(look: Callable[[], Awaitable[Any]], is_enough: Callable[[Any], b
 
 @pytest.mark.promise("P17.46")
 @every_home
-@story
 async def test_those_who_serve_a_handler_share_its_events_and_each_is_acked_once(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path) as (one, two):
         orders = await one.stream("orders", subjects=["orders.>"])
@@ -81,7 +80,6 @@ async def test_those_who_serve_a_handler_share_its_events_and_each_is_acked_once
 
 @pytest.mark.promise("P17.48")
 @every_home
-@story
 async def test_an_event_whose_handler_raises_comes_again_and_then_is_a_dead_letter(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path, 1) as (node,):
         orders = await node.stream("orders", subjects=["orders.>"])
@@ -104,7 +102,6 @@ async def test_an_event_whose_handler_raises_comes_again_and_then_is_a_dead_lett
 
 @pytest.mark.promise("P17.50")
 @every_home
-@story
 async def test_begun_events_end_before_their_service_and_the_rest_goes_to_others(kind: str, tmp_path: Path) -> None:
     inside, going_on, all_handled = asyncio.Event(), asyncio.Event(), asyncio.Event()
     handled: list[int] = []
@@ -137,7 +134,6 @@ async def test_begun_events_end_before_their_service_and_the_rest_goes_to_others
 
 @pytest.mark.promise("P17.50")
 @pytest.mark.parametrize("kind", ["folder", "hub"])
-@story
 async def test_events_in_transit_when_a_service_stops_go_to_others_at_once(kind: str, tmp_path: Path) -> None:
     rounds, each = 30, 50
     async with nodes(kind, tmp_path) as (one, two):
@@ -158,7 +154,6 @@ async def test_events_in_transit_when_a_service_stops_go_to_others_at_once(kind:
 
 @pytest.mark.promise("P17.49")
 @every_home
-@story
 async def test_a_service_that_is_cut_gives_back_what_it_was_at(kind: str, tmp_path: Path) -> None:
     inside = asyncio.Event()
     interrupted: list[int] = []
@@ -190,7 +185,6 @@ async def test_a_service_that_is_cut_gives_back_what_it_was_at(kind: str, tmp_pa
 
 
 @pytest.mark.parametrize("kind", ["folder", "hub"])
-@story
 async def test_keys_keep_their_order_with_many_at_once_and_a_key_that_fails_holds_back_only_itself(
     kind: str, tmp_path: Path
 ) -> None:
@@ -223,7 +217,6 @@ async def test_keys_keep_their_order_with_many_at_once_and_a_key_that_fails_hold
 
 
 @every_home
-@story
 async def test_a_broadcast_reaches_every_instance_and_a_pause_stops_delivery(kind: str, tmp_path: Path) -> None:
     class Cache(tw.Service):
         def __init__(self) -> None:
@@ -299,7 +292,6 @@ def test_a_plain_thread_serves_handlers_and_is_told_what_is_wrong(tmp_path: Path
         node.serve(Plain())
 
 
-@story
 async def test_errors_of_a_handler_declaration_are_named(tmp_path: Path) -> None:
     with pytest.raises(tw.InvalidArgument) as wrong:
 
@@ -369,7 +361,6 @@ asyncio.run(main())
 
 @pytest.mark.promise("P17.47", "P17.51")
 @pytest.mark.parametrize("kind", ["hub", "nats"])
-@story
 async def test_events_of_a_worker_that_is_killed_are_handled_by_others(kind: str, tmp_path: Path) -> None:
     def worker(url: str, hangs_at: int) -> Any:
         return subprocess.Popen([sys.executable, "-c", WORKER, url, str(hangs_at)], stdout=subprocess.PIPE, text=True)

@@ -10,7 +10,7 @@ from typing import Any
 import nats
 import pytest
 import tidewire as tw
-from home_support import PATIENCE, every_home, nats_server, nodes, story
+from home_support import PATIENCE, every_home, nats_server, nodes
 
 JSON_HEADERS = [
     {"content-type": "application/json"},
@@ -21,7 +21,6 @@ VALUES = [5, None, "text", {"most": 3}, b"", b"\x05", b"x" * 300, b"y" * 100_000
 
 
 @pytest.mark.promise("P17.111")
-@story
 async def test_entries_of_other_clients_are_bytes() -> None:
     with nats_server() as url:
         async with tw.Node(url) as node:
@@ -44,7 +43,6 @@ async def test_entries_of_other_clients_are_bytes() -> None:
 
 
 @pytest.mark.promise("P17.112")
-@story
 async def test_content_of_a_put_is_what_other_clients_read() -> None:
     with nats_server() as url:
         async with tw.Node(url) as node:
@@ -61,7 +59,6 @@ async def test_content_of_a_put_is_what_other_clients_read() -> None:
 
 
 @every_home
-@story
 async def test_every_value_comes_back_and_content_comes_back_as_bytes(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path) as (writer, reader):
         ours, theirs = await writer.kv("config"), await reader.kv("config")
@@ -88,7 +85,6 @@ async def test_every_value_comes_back_and_content_comes_back_as_bytes(kind: str,
 
 @pytest.mark.promise("P17.101")
 @every_home
-@story
 async def test_json_is_read_under_every_spelling_of_its_header(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path) as (writer, reader):
         await writer.stream("orders", subjects=["orders.>"])
@@ -101,7 +97,6 @@ async def test_json_is_read_under_every_spelling_of_its_header(kind: str, tmp_pa
 
 
 @pytest.mark.promise("P17.113")
-@story
 async def test_a_value_above_the_limit_of_the_servers_is_refused_at_once() -> None:
     with nats_server() as url:
         async with tw.Node(url) as node:
@@ -125,7 +120,6 @@ class Limit:
 
 @pytest.mark.promise("P17.114")
 @every_home
-@story
 async def test_bytes_are_read_as_json_for_a_type(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path) as (writer, reader):
         config, orders = await writer.kv("config"), await writer.stream("orders", subjects=["orders.>"])

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 import tidewire as tw
-from home_support import every_home, home, nodes, story
+from home_support import every_home, home, nodes
 
 
 @pytest.mark.promise("P17.116")
 @every_home
-@story
 async def test_a_name_alone_opens_what_another_node_made(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path) as (one, other):
         made = await one.stream("orders", subjects=["orders.>"], max_messages=3, full="drop_old", dedupe=30.0)
@@ -29,7 +28,6 @@ async def test_a_name_alone_opens_what_another_node_made(kind: str, tmp_path: Pa
 
 @pytest.mark.promise("P17.116")
 @every_home
-@story
 async def test_a_name_of_nothing_is_an_error_that_says_how_to_make_it(kind: str, tmp_path: Path) -> None:
     async with home(kind, tmp_path) as node:
         for opened in (node.stream, node.find_stream):
@@ -44,7 +42,6 @@ async def test_a_name_of_nothing_is_an_error_that_says_how_to_make_it(kind: str,
 
 @pytest.mark.promise("P17.116")
 @every_home
-@story
 async def test_a_bucket_without_settings_is_made_with_the_defaults_if_there_is_none(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path) as (one, other):
         await (await one.kv("limits")).put("eu", 5)
@@ -57,7 +54,6 @@ async def test_a_bucket_without_settings_is_made_with_the_defaults_if_there_is_n
 
 @pytest.mark.promise("P17.117")
 @every_home
-@story
 async def test_all_settings_that_differ_are_named_at_once(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path) as (one, other):
         stream = await one.stream("orders", subjects=["orders.>", "bills.>"], max_messages=3)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import pytest
 import tidewire as tw
-from home_support import SERVERS, every_home, nodes, story
+from home_support import SERVERS, every_home, nodes
 from link_processes import Program, Programs
 
 _T = TypeVar("_T")
@@ -169,7 +169,6 @@ async def reading(*reads: Callable[[], Coroutine[Any, Any, Any]]) -> AsyncIterat
 @pytest.mark.promise("P17.97")
 @every_server
 @pytest.mark.parametrize("seed", range(2))
-@story
 async def test_reads_wait_an_outage_out_and_go_on_at_their_position(
     kind: str, seed: int, tmp_path: Path, started: Programs
 ) -> None:
@@ -231,7 +230,6 @@ async def test_reads_wait_an_outage_out_and_go_on_at_their_position(
 
 @pytest.mark.promise("P17.98")
 @every_server
-@story
 async def test_a_wait_with_a_timeout_ends_during_an_outage_and_raise_on_outage_raises(
     kind: str, tmp_path: Path, started: Programs
 ) -> None:
@@ -263,7 +261,6 @@ async def test_a_wait_with_a_timeout_ends_during_an_outage_and_raise_on_outage_r
 
 @pytest.mark.promise("P17.99")
 @every_server
-@story
 async def test_acks_of_an_outage_are_stored_after_it(kind: str, tmp_path: Path, started: Programs) -> None:
     with backend(kind, started, tmp_path) as server:
         async with tw.Node(server.url) as node:
@@ -290,7 +287,6 @@ async def test_acks_of_an_outage_are_stored_after_it(kind: str, tmp_path: Path, 
             assert await consumer.dead_letters() == []
 
 
-@story
 async def test_reads_that_nobody_reads_outlive_a_restart_on_nats(tmp_path: Path, started: Programs) -> None:
     with backend("nats", started, tmp_path) as server, Log() as log:
         async with tw.Node(server.url) as node:
@@ -313,7 +309,6 @@ async def test_reads_that_nobody_reads_outlive_a_restart_on_nats(tmp_path: Path,
 
 @pytest.mark.promise("P17.97")
 @every_home
-@story
 async def test_a_deletion_is_no_outage(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path) as (one, other):
         stream = await one.stream("orders", subjects=["orders.>"])

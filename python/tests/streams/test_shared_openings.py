@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 import tidewire as tw
-from home_support import every_home, nodes, story
+from home_support import every_home, nodes
 
 COUNT = 600
 
 
 @pytest.mark.promise("P17.105")
 @every_home
-@story
 async def test_many_commands_that_a_fresh_node_starts_at_once_are_stored(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path) as (earlier, node):
         # Opening their bucket must not read all of these.
@@ -34,7 +33,6 @@ async def test_many_commands_that_a_fresh_node_starts_at_once_are_stored(kind: s
 
 @pytest.mark.promise("P17.105")
 @every_home
-@story
 async def test_an_opening_that_failed_is_tried_again_by_the_next_caller(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path, 1) as (node,):
         other = await node.stream("tidewire-commands", subjects=["tidewire.command.>"], max_messages=1)
@@ -49,7 +47,6 @@ async def test_an_opening_that_failed_is_tried_again_by_the_next_caller(kind: st
 
 @pytest.mark.promise("P17.105")
 @every_home
-@story
 async def test_many_durable_messages_that_a_fresh_node_sends_at_once_are_stored(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path, 1) as (node,):
         seen: set[int] = set()

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from home_support import both, home, story
+from home_support import both, home
 
 HEADER = "Tidewire-Schedule"
 
@@ -32,7 +32,6 @@ async def beats(stream: tw.Stream, count: int) -> list[tw.Event]:
 
 
 @both
-@story
 async def test_a_schedule_beats_while_nobody_publishes_and_is_shown_and_cancelled_by_its_name(
     kind: str, tmp_path: Path
 ) -> None:
@@ -60,7 +59,6 @@ async def test_a_schedule_beats_while_nobody_publishes_and_is_shown_and_cancelle
 
 
 @both
-@story
 async def test_a_program_says_its_schedules_each_time_it_starts(kind: str, tmp_path: Path) -> None:
     nexts = []
     for change in ("made", "kept", "kept"):
@@ -79,7 +77,6 @@ async def test_a_program_says_its_schedules_each_time_it_starts(kind: str, tmp_p
 
 
 @both
-@story
 async def test_a_wrong_schedule_is_refused_with_field_value_and_fix(kind: str, tmp_path: Path) -> None:
     async with home(kind, tmp_path) as node:
         orders = await node.stream("orders", subjects=["orders.>"])

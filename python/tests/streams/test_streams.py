@@ -15,14 +15,13 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from home_support import PATIENCE, both, every_home, home, story
+from home_support import PATIENCE, both, every_home, home
 
 
 def double(number: int) -> int:
     return 2 * number
 
 
-@story
 async def test_many_long_events_at_once_are_stored_by_a_hub_that_takes_few_of_them_at_a_time(tmp_path: Path) -> None:
     long, config = bytes(1 << 20), tw.LinkConfig(payload_bytes=8 << 20)
     async with (
@@ -42,7 +41,6 @@ async def test_many_long_events_at_once_are_stored_by_a_hub_that_takes_few_of_th
 
 @pytest.mark.promise("P17.4")
 @both
-@story
 async def test_published_events_are_read_in_order_and_consumed_once(kind: str, tmp_path: Path) -> None:
     async with home(kind, tmp_path) as node:
         orders = await node.stream("orders", subjects=["orders.>"])
@@ -72,7 +70,6 @@ async def test_published_events_are_read_in_order_and_consumed_once(kind: str, t
 
 
 @pytest.mark.promise("P17.7")
-@story
 async def test_the_ids_of_purged_events_are_forgotten_when_the_folder_is_opened_again(tmp_path: Path) -> None:
     async with tw.Node(data=tmp_path) as node:
         orders = await node.stream("orders", subjects=["orders.>"])
@@ -86,7 +83,6 @@ async def test_the_ids_of_purged_events_are_forgotten_when_the_folder_is_opened_
 
 @pytest.mark.promise("P17.33")
 @both
-@story
 async def test_a_requeued_event_does_not_wait_for_others_of_its_key(kind: str, tmp_path: Path) -> None:
     async with home(kind, tmp_path) as node:
         orders = await node.stream("orders", subjects=["orders.>"])
@@ -107,7 +103,6 @@ async def test_a_requeued_event_does_not_wait_for_others_of_its_key(kind: str, t
 
 
 @both
-@story
 async def test_a_poisoned_event_ends_in_the_dead_letters_and_is_requeued(kind: str, tmp_path: Path) -> None:
     async with home(kind, tmp_path) as node:
         orders = await node.stream("orders", subjects=["orders.>"])
@@ -142,7 +137,6 @@ async def test_a_poisoned_event_ends_in_the_dead_letters_and_is_requeued(kind: s
 
 
 @both
-@story
 async def test_bad_input_is_refused_with_what_to_do(kind: str, tmp_path: Path) -> None:
     async with home(kind, tmp_path) as node:
         orders = await node.stream("orders", subjects=["orders.>"], max_messages=3)
@@ -176,7 +170,6 @@ async def test_bad_input_is_refused_with_what_to_do(kind: str, tmp_path: Path) -
 
 
 @both
-@story
 async def test_buckets_and_leases(kind: str, tmp_path: Path) -> None:
     async with home(kind, tmp_path) as node:
         config = await node.kv("config", history=2)
@@ -205,7 +198,6 @@ async def test_buckets_and_leases(kind: str, tmp_path: Path) -> None:
             second.fence  # noqa: B018
 
 
-@story
 async def test_delayed_messages_and_those_with_a_time_to_live(tmp_path: Path) -> None:
     async with tw.Node(data=tmp_path) as node:
         jobs = await node.stream("jobs", subjects=["jobs.>"])
@@ -241,7 +233,6 @@ def test_plain_threads(tmp_path: Path) -> None:
             assert lease.is_held
 
 
-@story
 async def test_each_blocking_form_names_what_would_block_the_loop(tmp_path: Path) -> None:
     async with tw.Node(data=tmp_path) as node:
         sync, wide = node.sync, await asyncio.to_thread(node.sync.stream, "orders", subjects=["orders.>"])
@@ -269,7 +260,6 @@ async def test_each_blocking_form_names_what_would_block_the_loop(tmp_path: Path
         assert await asyncio.to_thread(sync.ask, actor, 2) == 4
 
 
-@story
 async def test_a_folder_is_opened_once_and_again_after_its_node_has_stopped(tmp_path: Path) -> None:
     async with tw.Node(data=tmp_path) as node:
         orders = await node.stream("orders", subjects=["orders.>"])
@@ -323,7 +313,6 @@ def test_nothing_acked_is_lost_when_the_writer_is_killed(tmp_path: Path) -> None
 
 @pytest.mark.promise("P17.27")
 @both
-@story
 async def test_a_fetched_event_that_is_not_begun_costs_no_delivery(kind: str, tmp_path: Path) -> None:
     async with home(kind, tmp_path) as node:
         orders = await node.stream("orders", subjects=["orders.>"])
@@ -348,7 +337,6 @@ async def test_a_fetched_event_that_is_not_begun_costs_no_delivery(kind: str, tm
 
 
 @both
-@story
 async def test_the_newest_of_each_key_stays(kind: str, tmp_path: Path) -> None:
     async with home(kind, tmp_path) as node:
         prices = await node.stream("prices", subjects=["prices.>"], compact="key")
@@ -380,7 +368,6 @@ class Order:
 
 
 @both
-@story
 async def test_values_arrive_as_the_type_that_was_asked_for(kind: str, tmp_path: Path) -> None:
     async with home(kind, tmp_path) as node:
         orders = await node.stream("orders", subjects=["orders.>"])
@@ -407,7 +394,6 @@ async def test_values_arrive_as_the_type_that_was_asked_for(kind: str, tmp_path:
         assert [event.value async for event in orders.read(start=2, stop=2)] == [plain]
 
 
-@story
 async def test_acks_that_are_lost_are_told_once_and_the_consumer_goes_on(tmp_path: Path) -> None:
     async with tw.Node(data=tmp_path) as node:
         orders = await node.stream("orders", subjects=["orders.>"])
@@ -425,7 +411,6 @@ async def test_acks_that_are_lost_are_told_once_and_the_consumer_goes_on(tmp_pat
         await event.ack(wait=True)
 
 
-@story
 async def test_a_long_log_is_opened_while_the_event_loop_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -446,7 +431,6 @@ async def test_a_long_log_is_opened_while_the_event_loop_goes_on(
         assert (await orders.publish("orders.a", 1)).sequence == 1
 
 
-@story
 async def test_errors_of_a_bucket_reach_its_caller_and_not_the_log_of_the_hub(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -463,7 +447,6 @@ async def test_errors_of_a_bucket_reach_its_caller_and_not_the_log_of_the_hub(
         assert [record.getMessage() for record in caplog.records] == []
 
 
-@story
 async def test_waits_at_a_hub_end_at_once_with_an_event_or_the_end_of_the_hub(
     tmp_path: Path,
 ) -> None:
@@ -494,7 +477,6 @@ async def test_waits_at_a_hub_end_at_once_with_an_event_or_the_end_of_the_hub(
 
 
 @every_home
-@story
 async def test_a_batch_is_stored_whole_when_its_block_is_left(kind: str, tmp_path: Path) -> None:
     async with home(kind, tmp_path) as node:
         orders = await node.stream("orders", subjects=["orders.>", "stock.>"])
@@ -516,7 +498,6 @@ async def test_a_batch_is_stored_whole_when_its_block_is_left(kind: str, tmp_pat
 
 
 @every_home
-@story
 async def test_of_a_batch_with_a_wrong_message_and_of_a_block_that_raises_nothing_is_stored(
     kind: str, tmp_path: Path
 ) -> None:
@@ -546,7 +527,6 @@ LONG = 600.0
 
 @pytest.mark.promise("P17.100")
 @every_home
-@story
 async def test_an_event_whose_last_delivery_is_returned_is_not_dead(kind: str, tmp_path: Path) -> None:
     async with home(kind, tmp_path) as node:
         stream = await node.stream("orders", subjects=["orders.>"])
@@ -565,7 +545,6 @@ async def test_an_event_whose_last_delivery_is_returned_is_not_dead(kind: str, t
 
 
 @every_home
-@story
 async def test_a_requeued_event_that_fails_again_comes_again(kind: str, tmp_path: Path) -> None:
     async with home(kind, tmp_path) as node:
         stream = await node.stream("orders", subjects=["orders.>"])

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import json
 import struct
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from typing import Any
 
 import tidewire as tw
@@ -31,7 +31,6 @@ from tidewire.values import decode, encode
 
 PATIENCE_S = 30.0
 REMOTE_ERROR = 15
-Story = Callable[["World"], Coroutine[Any, Any, None]]
 
 
 class World:
@@ -133,16 +132,11 @@ def _sent(value: object) -> Any:
     return value.written if isinstance(value, Reference) else None
 
 
-def play(service: Any, story: Story) -> None:
-    """Serve something as "desk", and run a story. Afterwards nobody has given or holds anything,
-    unless a link was lost.
-    """
-
-    async def main() -> None:
-        async with tw.Node(name="hub") as hub:
-            url = hub.listen("tide://127.0.0.1:0").url
-            async with tw.Node(url, name="server") as server, tw.Node(url, name="caller") as caller:
-                await server.serve(service, name="desk")
-                await asyncio.wait_for(story(World(hub, url, server, caller)), PATIENCE_S)
-
-    asyncio.run(main())
+@contextlib.asynccontextmanager
+async def desk_nodes(service: Any) -> AsyncIterator[World]:
+    """Nodes of which one serves something as "desk"."""
+    async with tw.Node(name="hub") as hub:
+        url = hub.listen("tide://127.0.0.1:0").url
+        async with tw.Node(url, name="server") as server, tw.Node(url, name="caller") as caller:
+            await server.serve(service, name="desk")
+            yield World(hub, url, server, caller)

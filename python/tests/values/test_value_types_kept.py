@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, NewType, Optional, TypeVar
 import pydantic
 import pytest
 import tidewire as tw
-from home_support import every_home, nodes, story
+from home_support import every_home, nodes
 from tidewire.values import decode, encode
 
 T = TypeVar("T")
@@ -107,7 +107,6 @@ class Shelf:
 
 @pytest.mark.promise("P13.95")
 @pytest.mark.promise("P13.96")
-@story
 async def test_a_callee_gets_the_same_types_in_one_process_and_over_a_link(tmp_path: Path) -> None:
     async with tw.Node() as here, tw.Node(here.listen("tide://127.0.0.1:0").url) as far:
         await here.serve(Shelf(), name="shelf")
@@ -131,7 +130,6 @@ async def test_a_callee_gets_the_same_types_in_one_process_and_over_a_link(tmp_p
 @pytest.mark.promise("P13.95")
 @pytest.mark.promise("P13.96")
 @every_home
-@story
 async def test_stored_events_and_entries_keep_the_types(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path) as (one, other):
         values = [*GENERIC, *MAPS]

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import tidewire as tw
-from remote_support import World, let_go, play
+from remote_support import desk_nodes, let_go
 
 
 class Broken(Exception):
@@ -36,8 +36,8 @@ def broken(_: object) -> None:
     raise Broken
 
 
-def test_functions_of_failed_calls_are_released_without_the_garbage_collector() -> None:
-    async def story(world: World) -> None:
+async def test_functions_of_failed_calls_are_released_without_the_garbage_collector() -> None:
+    async with desk_nodes(Desk()) as world:
         desk = world.caller.client("desk")
         gc.disable()
         try:
@@ -48,12 +48,11 @@ def test_functions_of_failed_calls_are_released_without_the_garbage_collector() 
         finally:
             gc.enable()
 
-    play(Desk(), story)
-
 
 @pytest.mark.parametrize("method", ["fail", "fail_plainly"])
-def test_the_error_of_a_call_that_its_own_traceback_leads_to_can_be_collected(method: str) -> None:
-    async def story(world: World) -> None:
+async def test_the_error_of_a_call_that_its_own_traceback_leads_to_can_be_collected(method: str) -> None:
+    async with desk_nodes(Desk()) as world:
+
         async def note() -> weakref.ref[Broken]:
             call = getattr(world.caller.client("desk"), method)()
             try:
@@ -68,25 +67,20 @@ def test_the_error_of_a_call_that_its_own_traceback_leads_to_can_be_collected(me
         gc.collect()
         assert error() is None
 
-    play(Desk(), story)
 
+async def test_the_error_of_an_ask_that_its_own_traceback_leads_to_can_be_collected() -> None:
+    async with tw.Node(config={"dead_letters": 0}) as node:
+        actor = node.spawn(broken)
 
-def test_the_error_of_an_ask_that_its_own_traceback_leads_to_can_be_collected() -> None:
-    async def main() -> None:
-        async with tw.Node(config={"dead_letters": 0}) as node:
-            actor = node.spawn(broken)
+        async def note() -> weakref.ref[Broken]:
+            ask = actor.ask(1)
+            try:
+                await ask
+            except Broken as error:
+                return weakref.ref(error)
+            raise AssertionError
 
-            async def note() -> weakref.ref[Broken]:
-                ask = actor.ask(1)
-                try:
-                    await ask
-                except Broken as error:
-                    return weakref.ref(error)
-                raise AssertionError
-
-            error = await note()
-            await actor.stop()
-            gc.collect()
-            assert error() is None
-
-    asyncio.run(main())
+        error = await note()
+        await actor.stop()
+        gc.collect()
+        assert error() is None

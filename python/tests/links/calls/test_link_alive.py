@@ -61,7 +61,7 @@ def test_a_blocked_event_loop_is_reported_to_the_caller_and_in_the_log(started: 
 
 
 @pytest.mark.promise("P13.21", "P13.22")
-def test_the_answer_of_a_callee_whose_clock_is_first_says_that_its_loop_goes_round() -> None:
+async def test_the_answer_of_a_callee_whose_clock_is_first_says_that_its_loop_goes_round() -> None:
     begun, gate = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -80,32 +80,26 @@ def test_the_answer_of_a_callee_whose_clock_is_first_says_that_its_loop_goes_rou
         assert isinstance(error, BaseException)
         return error
 
-    async def story() -> None:
-        async with tw.Node(name="hub") as hub:
-            await hub.serve({"work": work}, name="desk", concurrency=1)
-            url = hub.listen("tide://127.0.0.1:0").url
-            for state in ("its handler was at it", "its handler had not begun"):
-                error = await asyncio.to_thread(ask, url)
-                assert isinstance(error, tw.AskTimeout)
-                assert state in str(error)
-                assert error.blocked_ms == 0
-            assert begun.is_set()
-            gate.set()
-
-    asyncio.run(story())
+    async with tw.Node(name="hub") as hub:
+        await hub.serve({"work": work}, name="desk", concurrency=1)
+        url = hub.listen("tide://127.0.0.1:0").url
+        for state in ("its handler was at it", "its handler had not begun"):
+            error = await asyncio.to_thread(ask, url)
+            assert isinstance(error, tw.AskTimeout)
+            assert state in str(error)
+            assert error.blocked_ms == 0
+        assert begun.is_set()
+        gate.set()
 
 
-def test_of_an_ask_within_a_process_nothing_is_known() -> None:
-    async def story() -> None:
-        async with tw.Node() as node:
+async def test_of_an_ask_within_a_process_nothing_is_known() -> None:
+    async with tw.Node() as node:
 
-            async def never(_: object) -> None:
-                await asyncio.Event().wait()
+        async def never(_: object) -> None:
+            await asyncio.Event().wait()
 
-            actor = node.spawn(never)
-            with pytest.raises(tw.AskTimeout) as raised:
-                await actor.ask(1, timeout=0.01)
-            assert raised.value.blocked_ms is None
-            await actor.stop(drain=False, timeout=0.0)
-
-    asyncio.run(story())
+        actor = node.spawn(never)
+        with pytest.raises(tw.AskTimeout) as raised:
+            await actor.ask(1, timeout=0.01)
+        assert raised.value.blocked_ms is None
+        await actor.stop(drain=False, timeout=0.0)

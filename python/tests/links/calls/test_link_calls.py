@@ -5,10 +5,9 @@ tasks of and cancelled.
 from __future__ import annotations
 
 import asyncio
-import functools
 import gc
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -83,14 +82,6 @@ class Workshop(tw.Service):
         raise KeyError("nothing")
 
 
-def told(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @functools.wraps(story)
-    def test(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(story(*args, **kwargs))
-
-    return test
-
-
 @asynccontextmanager
 async def joined() -> AsyncIterator[tuple[tw.Node, Workshop, Any]]:
     workshop = Workshop()
@@ -102,7 +93,6 @@ async def joined() -> AsyncIterator[tuple[tw.Node, Workshop, Any]]:
             yield caller, workshop, caller.client("workshop")
 
 
-@told
 async def test_a_call_begins_when_it_is_made_a_future_and_not_before() -> None:
     async with joined() as (_, workshop, client):
         call = client.echo(1)
@@ -114,7 +104,6 @@ async def test_a_call_begins_when_it_is_made_a_future_and_not_before() -> None:
         assert await asyncio.wait_for(future, TIMEOUT_S) == 1
 
 
-@told
 async def test_calls_that_failed_or_were_given_up_count_no_longer_against_their_instance() -> None:
     async with tw.Node(name="hub") as hub:
         url = hub.listen("tide://127.0.0.1:0").url
@@ -152,7 +141,6 @@ def forget(method: Callable[[int], object]) -> None:
 
 
 @pytest.mark.promise("P16.23")
-@told
 async def test_a_call_that_nobody_awaited_is_told_of() -> None:
     async with joined() as (_, workshop, client):
         with pytest.warns(RuntimeWarning, match="workshop.echo was never awaited"):
@@ -161,7 +149,6 @@ async def test_a_call_that_nobody_awaited_is_told_of() -> None:
         assert workshop.begun.qsize() == 0
 
 
-@told
 async def test_calls_that_wait_are_at_work_at_once_among_others_that_do_not() -> None:
     async with joined() as (_, _, client):
         for _ in range(3):
@@ -171,42 +158,17 @@ async def test_calls_that_wait_are_at_work_at_once_among_others_that_do_not() ->
 
 
 @pytest.mark.promise("P13.25")
-@told
 async def test_a_context_variable_of_a_handler_ends_with_its_call() -> None:
     async with joined() as (_, _, client):
         assert await asyncio.gather(*map(client.mark, range(20))) == [None] * 20
         assert await client.mark(1) is None
 
 
-@told
 async def test_a_handler_runs_in_a_task_and_sees_its_call_from_its_first_step_on() -> None:
     async with joined() as (_, _, client):
         assert await asyncio.gather(client.hurry(), client.hurry()) == ["True caller hurry"] * 2
 
 
-@told
-async def test_a_service_with_a_call_under_way_is_stopped_between_quick_ones() -> None:
-    workshop = Workshop()
-    async with tw.Node(name="hub") as hub:
-        url = hub.listen("tide://127.0.0.1:0").url
-        async with tw.Node(url, name="server") as server, tw.Node(url, name="caller") as caller:
-            served = await server.serve(workshop, name="workshop")
-            client = caller.client("workshop")
-            await until_instances(caller, 1)
-            meeting = asyncio.ensure_future(client.meet(1, 2))
-            assert await asyncio.gather(*map(client.echo, range(300))) == list(range(300))
-            stopping = asyncio.ensure_future(served.stop())
-            await asyncio.sleep(0)
-            assert not stopping.done()
-            workshop.all_here.set()
-            assert await asyncio.wait_for(meeting, TIMEOUT_S) == 1
-            ledger = await asyncio.wait_for(stopping, TIMEOUT_S)
-            assert (ledger.accepted, ledger.handled) == (301, 301)
-            summary = served.statistics()
-            assert (summary["calls"], summary["errors"], summary["in_flight"]) == (301, 0, 0)
-
-
-@told
 async def test_a_client_goes_by_another_way_when_one_is_served_or_gone() -> None:
     async with tw.Node(name="hub") as hub:
         url = hub.listen("tide://127.0.0.1:0").url
@@ -234,7 +196,6 @@ async def until_instances(node: tw.Node, count: int) -> None:
     await node.until(lambda now: list(now["links"]["services"].values()) == [count], TIMEOUT_S)
 
 
-@told
 async def test_a_service_that_was_called_and_stopped_leaves_nothing_behind() -> None:
     async with tw.Node(name="hub") as hub:
         url = hub.listen("tide://127.0.0.1:0").url

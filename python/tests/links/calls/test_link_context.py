@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from link_stories import play
 
 WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
 
@@ -40,50 +39,44 @@ async def who() -> str:
 
 
 @pytest.mark.promise("P13.25")
-def test_a_node_that_is_started_in_a_handler_runs_nothing_in_its_variables() -> None:
-    async def story() -> None:
-        async with tw.Node(name="hub") as hub:
-            url = hub.listen("tide://127.0.0.1:0").url
-            desk = Desk(url)
-            await hub.serve(desk, name="desk")
-            async with tw.Node(url, name="outer") as outer:
-                # An actor whose handler begins the node has the same id as one of that node.
-                async def begin(message: object) -> None:
-                    await outer.client("desk").begin()
-
-                await outer.spawn(begin).ask(None)
-                try:
-                    for _ in range(3):
-                        assert await outer.request("inner.ask", None) == ("nobody", None)
-                        assert await hub.client("inner").who() == "nobody"
-                        assert await outer.client("inner").who() == "nobody"
-                finally:
-                    assert desk.node is not None
-                    await desk.node.stop()
-
-    play(story)
-
-
-def test_a_node_that_is_started_in_a_handler_answers_for_its_own_actors() -> None:
-    async def story() -> None:
-        async with tw.Node(name="hub") as hub:
-            url = hub.listen("tide://127.0.0.1:0").url
-            inner = []
-
+async def test_a_node_that_is_started_in_a_handler_runs_nothing_in_its_variables() -> None:
+    async with tw.Node(name="hub") as hub:
+        url = hub.listen("tide://127.0.0.1:0").url
+        desk = Desk(url)
+        await hub.serve(desk, name="desk")
+        async with tw.Node(url, name="outer") as outer:
+            # An actor whose handler begins the node has the same id as one of that node.
             async def begin(message: object) -> None:
-                node = tw.Node(url, name="inner")
-                inner.append(await node.__aenter__())
-                await node.subscribe("inner.ask", node.spawn(echo))
+                await outer.client("desk").begin()
 
-            async def echo(message: object) -> object:
-                await asyncio.sleep(0)
-                return message
-
-            await hub.spawn(begin).ask(None)
+            await outer.spawn(begin).ask(None)
             try:
-                async with tw.Node(url, name="other") as other:
-                    assert [await other.request("inner.ask", n) for n in range(10)] == list(range(10))
+                for _ in range(3):
+                    assert await outer.request("inner.ask", None) == ("nobody", None)
+                    assert await hub.client("inner").who() == "nobody"
+                    assert await outer.client("inner").who() == "nobody"
             finally:
-                await inner[0].stop()
+                assert desk.node is not None
+                await desk.node.stop()
 
-    play(story)
+
+async def test_a_node_that_is_started_in_a_handler_answers_for_its_own_actors() -> None:
+    async with tw.Node(name="hub") as hub:
+        url = hub.listen("tide://127.0.0.1:0").url
+        inner = []
+
+        async def begin(message: object) -> None:
+            node = tw.Node(url, name="inner")
+            inner.append(await node.__aenter__())
+            await node.subscribe("inner.ask", node.spawn(echo))
+
+        async def echo(message: object) -> object:
+            await asyncio.sleep(0)
+            return message
+
+        await hub.spawn(begin).ask(None)
+        try:
+            async with tw.Node(url, name="other") as other:
+                assert [await other.request("inner.ask", n) for n in range(10)] == list(range(10))
+        finally:
+            await inner[0].stop()

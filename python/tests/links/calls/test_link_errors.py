@@ -7,13 +7,11 @@ import enum
 import re
 import traceback
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
 import pytest
 import tidewire as tw
-from link_programs import Workshop
-from remote_support import World, play
+from remote_support import desk_nodes
 
 WHERE = re.compile(r'link_programs\.py", line \d+, in fail')
 
@@ -70,62 +68,40 @@ class Desk(tw.Service):
         return take_later
 
 
-def test_a_value_that_cannot_be_sent_fails_its_call_with_its_path(at_workshop: Any) -> None:
-    async def story(node: tw.Node, workshop: Any) -> None:
-        for value, path in (
-            ({"a": [1, object()]}, r"\['a'\]\[1\]"),
-            ([1 << 64], r"\[0\]"),
-            ({"f": Closed}, r"\['f'\]"),
-        ):
-            with pytest.raises(tw.InvalidArgument, match=path):
-                await workshop.echo(value)
-            assert await workshop.echo(1) == 1
-        with pytest.raises(tw.InvalidArgument, match=r"\['a'\]\[1\].*Unsent"):
-            await workshop.unsent()
+async def test_a_value_that_cannot_be_sent_fails_its_call_with_its_path(workshop: Any) -> None:
+    for value, path in (
+        ({"a": [1, object()]}, r"\['a'\]\[1\]"),
+        ([1 << 64], r"\[0\]"),
+        ({"f": Closed}, r"\['f'\]"),
+    ):
+        with pytest.raises(tw.InvalidArgument, match=path):
+            await workshop.echo(value)
         assert await workshop.echo(1) == 1
-
-    at_workshop(story)
+    with pytest.raises(tw.InvalidArgument, match=r"\['a'\]\[1\].*Unsent"):
+        await workshop.unsent()
+    assert await workshop.echo(1) == 1
 
 
 def printed(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, error.__traceback__))
 
 
-def test_an_error_comes_as_its_type_with_the_traceback_of_the_other_side(at_workshop: Any) -> None:
-    async def story(node: tw.Node, workshop: Any) -> None:
-        for kind, error in (("key", KeyError("a")), ("value", ValueError("b", 2)), ("tide", tw.NoReply("c"))):
-            with pytest.raises(type(error)) as raised:
-                await workshop.fail(kind)
-            assert raised.value.args == error.args
-            assert isinstance(raised.value.__cause__, tw.RemoteError)
-            assert "in fail" in raised.value.__cause__.remote_traceback
-            assert "link_programs.py" in raised.value.__cause__.remote_traceback
-            assert WHERE.search(printed(raised.value))
-
-    at_workshop(story)
-
-
-def test_a_call_is_not_taken_for_its_result(at_workshop: Any) -> None:
-    async def story(node: tw.Node, workshop: Any) -> None:
-        for use in (dict, list, bool, len, lambda call: call["price"], lambda call: call.price):
-            call = workshop.echo({"price": 1})
-            with pytest.raises((TypeError, AttributeError), match=r"workshop\.echo: this is not its result.*\.sync"):
-                use(call)
-            assert await call == {"price": 1}
-        with pytest.raises(TypeError, match=r"workshop\.count.*: this is not its result.*`async for`"):
-            list(workshop.count(3))
-
-    at_workshop(story)
-
-
-def test_an_error_of_a_type_that_is_not_here_is_a_remote_error(at_workshop: Any) -> None:
-    async def story(node: tw.Node, workshop: Any) -> None:
-        with pytest.raises(tw.RemoteError, match=r"OnlyHere.*x") as raised:
-            await workshop.fail("own")
-        assert "in fail" in raised.value.remote_traceback
+async def test_an_error_comes_as_its_type_with_the_traceback_of_the_other_side(workshop: Any) -> None:
+    for kind, error in (("key", KeyError("a")), ("value", ValueError("b", 2)), ("tide", tw.NoReply("c"))):
+        with pytest.raises(type(error)) as raised:
+            await workshop.fail(kind)
+        assert raised.value.args == error.args
+        assert isinstance(raised.value.__cause__, tw.RemoteError)
+        assert "in fail" in raised.value.__cause__.remote_traceback
+        assert "link_programs.py" in raised.value.__cause__.remote_traceback
         assert WHERE.search(printed(raised.value))
 
-    at_workshop(story)
+
+async def test_an_error_of_a_type_that_is_not_here_is_a_remote_error(workshop: Any) -> None:
+    with pytest.raises(tw.RemoteError, match=r"OnlyHere.*x") as raised:
+        await workshop.fail("own")
+    assert "in fail" in raised.value.remote_traceback
+    assert WHERE.search(printed(raised.value))
 
 
 GOOD, WRONG = Order("X", 1.0), Order("X", "cheap")  # type: ignore[arg-type]
@@ -146,8 +122,8 @@ MISFITS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
 """Arguments by position, by name, of the rest, without an annotation, to a function that was given."""
 
 
-def test_a_field_that_does_not_fit_is_an_argument_that_does_not() -> None:
-    async def story(world: World) -> None:
+async def test_a_field_that_does_not_fit_is_an_argument_that_does_not() -> None:
+    async with desk_nodes(Desk()) as world:
         desk = world.caller.client("desk")
         for method, args, kwargs, where in MISFITS:
             called = await desk.hand_over() if method == "take_later" else getattr(desk, method)
@@ -155,45 +131,23 @@ def test_a_field_that_does_not_fit_is_an_argument_that_does_not() -> None:
                 await called(*args, **kwargs)
             assert not isinstance(raised.value, tw.WireError)
 
-    play(Desk(), story)
 
-
-def test_an_error_of_a_type_of_ones_own_keeps_what_it_was_made_of() -> None:
-    async def story(world: World) -> None:
+async def test_an_error_of_a_type_of_ones_own_keeps_what_it_was_made_of() -> None:
+    async with desk_nodes(Desk()) as world:
         desk = world.caller.client("desk")
         for method, args in (("fail", ("front", 3)), ("fail_plainly", ("back", 4))):
             with pytest.raises(Closed) as raised:
                 await getattr(desk, method)()
             assert (raised.value.door, raised.value.since) == args
 
-    play(Desk(), story)
 
-
-def test_a_call_of_what_is_not_there_says_so(at_workshop: Any) -> None:
-    async def story(node: tw.Node, workshop: Any) -> None:
-        with pytest.raises(tw.NoSuchTarget, match=r"no method 'eco'.*echo"):
-            await workshop.eco(1)
-        with pytest.raises(tw.InvalidArgument, match="label"):
-            await workshop.label(1)
-        with pytest.raises(tw.InvalidArgument, match="number"):
-            await workshop.plain("x")
-
-    at_workshop(story)
-
-
-def test_a_nested_call_has_what_is_left_of_the_time(at_workshop: Any) -> None:
-    async def story(node: tw.Node, workshop: Any) -> None:
-        await node.serve(Workshop("mine"), name="third")
-        await node.serve(Waiting(), name="fourth")
-        name, user, left = await workshop.with_(timeout=5.0).relay("third", "caller", None)
-        assert (name, user) == ("server", None)
-        assert 0 < left <= 5.0
-        since = perf_counter()
-        with pytest.raises(tw.AskTimeout):
-            await workshop.with_(timeout=0.3).relay("fourth", "wait", 20.0)
-        assert perf_counter() - since < 10
-
-    at_workshop(story)
+async def test_a_call_of_what_is_not_there_says_so(workshop: Any) -> None:
+    with pytest.raises(tw.NoSuchTarget, match=r"no method 'eco'.*echo"):
+        await workshop.eco(1)
+    with pytest.raises(tw.InvalidArgument, match="label"):
+        await workshop.label(1)
+    with pytest.raises(tw.InvalidArgument, match="number"):
+        await workshop.plain("x")
 
 
 class Waiting(tw.Service):
@@ -213,36 +167,27 @@ class Waiting(tw.Service):
             raise
 
 
-def test_cancelling_a_call_cancels_what_its_handler_had_called(at_workshop: Any) -> None:
-    async def story(node: tw.Node, workshop: Any) -> None:
-        waiting = Waiting()
-        await node.serve(waiting, name="third")
-        call = asyncio.ensure_future(workshop.relay("third", "wait", 20.0))
-        await asyncio.wait_for(waiting.begun.wait(), 30)
-        call.cancel()
-        await asyncio.wait_for(waiting.cancelled.wait(), 30)
-
-    at_workshop(story)
+async def test_cancelling_a_call_cancels_what_its_handler_had_called(caller: tw.Node) -> None:
+    waiting = Waiting()
+    await caller.serve(waiting, name="third")
+    call = asyncio.ensure_future(caller.client("workshop").relay("third", "wait", 20.0))
+    await asyncio.wait_for(waiting.begun.wait(), 30)
+    call.cancel()
+    await asyncio.wait_for(waiting.cancelled.wait(), 30)
 
 
-def test_the_error_of_a_nested_call_comes_through(at_workshop: Any) -> None:
-    async def story(node: tw.Node, workshop: Any) -> None:
-        async def fail() -> None:
-            raise KeyError("deep")
+async def test_the_error_of_a_nested_call_comes_through(caller: tw.Node) -> None:
+    async def fail() -> None:
+        raise KeyError("deep")
 
-        await node.serve({"fail": fail}, name="third")
-        with pytest.raises(KeyError, match="deep") as raised:
-            await workshop.relay("third", "fail", 10.0)
-        assert raised.value.__cause__ is not None
-
-    at_workshop(story)
+    await caller.serve({"fail": fail}, name="third")
+    with pytest.raises(KeyError, match="deep") as raised:
+        await caller.client("workshop").relay("third", "fail", 10.0)
+    assert raised.value.__cause__ is not None
 
 
-def test_a_call_that_is_not_answered_in_time_is_called_what_its_caller_calls_it(
-    at_workshop: Any,
+async def test_a_call_that_is_not_answered_in_time_is_called_what_its_caller_calls_it(
+    workshop: Any,
 ) -> None:
-    async def story(node: tw.Node, workshop: Any) -> None:
-        with pytest.raises(tw.AskTimeout, match=r'^workshop.hold of the instance "server": no answer came in time'):
-            await workshop.with_(timeout=0.1).hold()
-
-    at_workshop(story)
+    with pytest.raises(tw.AskTimeout, match=r'^workshop.hold of the instance "server": no answer came in time'):
+        await workshop.with_(timeout=0.1).hold()

@@ -18,22 +18,18 @@ KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
 
 
 @KINDS
-def test_a_callee_that_is_killed_fails_its_calls_at_once(started: Programs, kind: str) -> None:
+async def test_a_callee_that_is_killed_fails_its_calls_at_once(started: Programs, kind: str) -> None:
     _, url, server = started.hub_and_server(started.url(kind))
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
-            workshop = node.client("workshop")
-            calls = [asyncio.ensure_future(workshop.hold()) for _ in range(10)]
-            for _ in calls:
-                await said(server, "holding")
-            server.signal(signal.SIGKILL)
-            for call in calls:
-                assert isinstance(await fails(call, tw.LinkLost), tw.LinkLost)
-            await until_served(node, "workshop", 0)
-            await fails(workshop.label(), tw.NoResponders)
-
-    asyncio.run(story())
+    async with tw.Node(url, name="caller") as node:
+        workshop = node.client("workshop")
+        calls = [asyncio.ensure_future(workshop.hold()) for _ in range(10)]
+        for _ in calls:
+            await said(server, "holding")
+        server.signal(signal.SIGKILL)
+        for call in calls:
+            assert isinstance(await fails(call, tw.LinkLost), tw.LinkLost)
+        await until_served(node, "workshop", 0)
+        await fails(workshop.label(), tw.NoResponders)
 
 
 def two_and_all(
@@ -77,43 +73,35 @@ def test_a_call_to_all_that_is_cancelled_cancels_all_handlers(started: Programs)
     two_and_all(started, story)
 
 
-def test_a_callee_that_hangs_costs_its_callers_their_deadline_and_no_more(started: Programs) -> None:
+async def test_a_callee_that_hangs_costs_its_callers_their_deadline_and_no_more(started: Programs) -> None:
     _, url, server = started.hub_and_server()
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
-            workshop = node.client("workshop")
-            assert await workshop.label() == "server"
-            server.halt()
-            since = perf_counter()
-            with pytest.raises(tw.AskTimeout, match="workshop") as raised:
-                await workshop.with_(timeout=0.3).label()
-            assert raised.value.blocked_ms is None, "nothing was heard of it"
-            assert 0.29 <= perf_counter() - since < 0.3 + SOON_S
-            server.signal(signal.SIGCONT)
-            assert await workshop.label() == "server"
-
-    asyncio.run(story())
+    async with tw.Node(url, name="caller") as node:
+        workshop = node.client("workshop")
+        assert await workshop.label() == "server"
+        server.halt()
+        since = perf_counter()
+        with pytest.raises(tw.AskTimeout, match="workshop") as raised:
+            await workshop.with_(timeout=0.3).label()
+        assert raised.value.blocked_ms is None, "nothing was heard of it"
+        assert 0.29 <= perf_counter() - since < 0.3 + SOON_S
+        server.signal(signal.SIGCONT)
+        assert await workshop.label() == "server"
 
 
-def test_a_callee_that_is_silent_for_two_heartbeats_is_given_up(started: Programs) -> None:
+async def test_a_callee_that_is_silent_for_two_heartbeats_is_given_up(started: Programs) -> None:
     hub, url, server = started.hub_and_server("tide://127.0.0.1:0", "--set", "links.link_heartbeat_ms=500")
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
-            workshop = node.client("workshop")
-            assert await workshop.label() == "server"
-            server.halt()
-            error = await fails(workshop.label(), tw.LinkLost, 1.0 + SOON_S)
-            assert error.__class__ is tw.LinkLost
-            await asyncio.to_thread(hub.expect_log, "server", "link_heartbeat_ms=500")
-            await until_served(node, "workshop", 0)
-            server.signal(signal.SIGCONT)
-            # It finds out that it was given up, and joins again.
-            await until_served(node, "workshop", 1)
-            assert await workshop.label() == "server"
-
-    asyncio.run(story())
+    async with tw.Node(url, name="caller") as node:
+        workshop = node.client("workshop")
+        assert await workshop.label() == "server"
+        server.halt()
+        error = await fails(workshop.label(), tw.LinkLost, 1.0 + SOON_S)
+        assert error.__class__ is tw.LinkLost
+        await asyncio.to_thread(hub.expect_log, "server", "link_heartbeat_ms=500")
+        await until_served(node, "workshop", 0)
+        server.signal(signal.SIGCONT)
+        # It finds out that it was given up, and joins again.
+        await until_served(node, "workshop", 1)
+        assert await workshop.label() == "server"
 
 
 def test_a_caller_that_is_killed_cancels_the_handler(started: Programs) -> None:
@@ -129,35 +117,3 @@ def test_a_reader_that_is_killed_closes_the_generator(started: Programs) -> None
     reader = started.reader(url)
     reader.signal(signal.SIGKILL)
     server.expect("closed", SOON_S)
-
-
-@pytest.mark.promise("P13.43")
-def test_a_node_that_stops_finishes_its_calls(started: Programs) -> None:
-    _, url = started.hub()
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
-            begun = asyncio.Queue[None]()
-            gate = asyncio.Event()
-
-            async def hold(number: int) -> int:
-                begun.put_nowait(None)
-                await gate.wait()
-                return number
-
-            server = tw.Node(url, name="server")
-            async with server:
-                await server.serve(hold, name="holder")
-                await until_served(node, "holder")
-                calls = [asyncio.ensure_future(node.client("holder").hold(n)) for n in range(20)]
-                for _ in calls:
-                    await begun.get()
-                stopping = asyncio.ensure_future(server.stop(10))
-                await until_served(node, "holder", 0)
-                await fails(node.client("holder").hold(1), tw.NoResponders)
-                gate.set()
-                ledger = await stopping
-            assert ledger.balanced
-            assert await asyncio.gather(*calls) == list(range(20))
-
-    asyncio.run(story())

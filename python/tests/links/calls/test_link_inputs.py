@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from remote_support import World, let_go, play
+from remote_support import desk_nodes, let_go
 
 LEAST_AHEAD = tw.ServiceConfig().stream_ahead
 MOST_AHEAD = 2 * (LEAST_AHEAD + tw.LinkConfig().stream_credit)
@@ -119,12 +119,14 @@ class Source:
 
 
 ENDLESS = 1_000_000_000
+WHERE = pytest.mark.parametrize("where", ["server", "caller"])
 
 
 @pytest.mark.promise("P13.39")
-def test_items_come_in_order_and_to_the_end() -> None:
-    async def story(world: World) -> None:
-        desk, source = world.caller.client("desk"), Source()
+@WHERE
+async def test_items_come_in_order_and_to_the_end(where: str) -> None:
+    async with desk_nodes(Desk()) as world:
+        desk, source = getattr(world, where).client("desk"), Source()
         assert await desk.total(source.count(10_000)) == sum(range(10_000))
         assert source.closed.is_set()
         assert await desk.first(Source().count(500), 500) == list(range(500))
@@ -132,39 +134,32 @@ def test_items_come_in_order_and_to_the_end() -> None:
         assert await desk.total(numbers=Source().count(3)) == 3
         await let_go(world.caller, world.server)
 
-    play(Desk(), story)
 
-
-def test_a_plain_iterable_is_a_stream_too() -> None:
-    async def story(world: World) -> None:
+async def test_a_plain_iterable_is_a_stream_too() -> None:
+    async with desk_nodes(Desk()) as world:
         desk: Any = world.caller.client(Desk, "desk")
         for numbers in (iter([1, 2, 3]), (n for n in [1, 2, 3]), [1, 2, 3]):
             assert await desk.total(numbers) == 6
 
-    play(Desk(), story)
 
-
-def test_a_plain_method_reads_a_stream_in_its_thread() -> None:
-    async def story(world: World) -> None:
+async def test_a_plain_method_reads_a_stream_in_its_thread() -> None:
+    async with desk_nodes(Desk()) as world:
         assert await world.caller.client("desk").total_plainly(Source().count(1_000)) == sum(range(1_000))
-
-    play(Desk(), story)
 
 
 @pytest.mark.promise("P13.40")
-def test_two_streams_do_not_wait_for_each_other() -> None:
-    async def story(world: World) -> None:
+async def test_two_streams_do_not_wait_for_each_other() -> None:
+    async with desk_nodes(Desk()) as world:
         one, other = Source(), Source()
         # The first is full long before anybody reads it.
         assert await world.caller.client("desk").both(one.count(2_000), other.count(3_000)) == [3_000, 0, 1, 2, 3]
         assert one.closed.is_set() and other.closed.is_set()
 
-    play(Desk(), story)
-
 
 @pytest.mark.promise("P13.39")
-def test_a_slow_reader_stops_the_generator() -> None:
-    async def story(world: World) -> None:
+async def test_a_slow_reader_stops_the_generator() -> None:
+    service = Desk()
+    async with desk_nodes(service) as world:
         source = Source()
         desk = world.caller.client("desk")
         async with asyncio.timeout(30):
@@ -179,28 +174,25 @@ def test_a_slow_reader_stops_the_generator() -> None:
             await call
         assert source.closed.is_set()
 
-    service = Desk()
-    play(service, story)
-
 
 @pytest.mark.promise("P13.39")
-def test_an_error_in_the_middle_comes_after_the_items_before_it() -> None:
-    async def story(world: World) -> None:
+@WHERE
+async def test_an_error_in_the_middle_comes_after_the_items_before_it(where: str) -> None:
+    service = Desk()
+    async with desk_nodes(service) as world:
         source = Source()
         with pytest.raises(KeyError, match="broken"):
-            await world.caller.client("desk").keep_reading(source.count(200, KeyError("broken")))
+            await getattr(world, where).client("desk").keep_reading(source.count(200, KeyError("broken")))
         assert service.seen == list(range(200))
         assert isinstance(service.errors[0], KeyError)
         assert source.closed.is_set()
 
-    service = Desk()
-    play(service, story)
-
 
 @pytest.mark.promise("P13.41")
-def test_a_callee_that_returns_early_or_never_reads_closes_the_generator() -> None:
-    async def story(world: World) -> None:
-        desk = world.caller.client("desk")
+@WHERE
+async def test_a_callee_that_returns_early_or_never_reads_closes_the_generator(where: str) -> None:
+    async with desk_nodes(Desk()) as world:
+        desk = getattr(world, where).client("desk")
         source, unread = Source(), Source()
         assert await desk.first(source.count(ENDLESS), 5) == [0, 1, 2, 3, 4]
         assert source.closed.is_set()
@@ -210,12 +202,11 @@ def test_a_callee_that_returns_early_or_never_reads_closes_the_generator() -> No
             await anext(generator)
         await let_go(world.caller)
 
-    play(Desk(), story)
-
 
 @pytest.mark.promise("P13.42")
-def test_a_reader_that_closes_ends_the_generator_while_the_call_goes_on() -> None:
-    async def story(world: World) -> None:
+async def test_a_reader_that_closes_ends_the_generator_while_the_call_goes_on() -> None:
+    service = Desk()
+    async with desk_nodes(service) as world:
         source = Source()
         call = asyncio.ensure_future(world.caller.client("desk").close_early(source.count(ENDLESS)))
         await service.reading.wait()
@@ -224,13 +215,11 @@ def test_a_reader_that_closes_ends_the_generator_while_the_call_goes_on() -> Non
         service.go_on.set()
         assert await call == 0
 
+
+@WHERE
+async def test_a_read_after_the_end_of_the_call_raises_an_error(where: str) -> None:
     service = Desk()
-    play(service, story)
-
-
-@pytest.mark.parametrize("where", ["server", "caller"])
-def test_a_read_after_the_end_of_the_call_raises_an_error(where: str) -> None:
-    async def story(world: World) -> None:
+    async with desk_nodes(service) as world:
         source = Source()
         await getattr(world, where).client(Desk, "desk").leave(source.count(ENDLESS))
         assert source.closed.is_set()
@@ -238,43 +227,41 @@ def test_a_read_after_the_end_of_the_call_raises_an_error(where: str) -> None:
             await service.task
         assert service.seen == list(range(len(service.seen)))
 
-    service = Desk()
-    play(service, story)
-
 
 @pytest.mark.promise("P13.41")
-def test_a_caller_that_cancels_closes_its_generator_and_the_handler() -> None:
-    async def story(world: World) -> None:
+@WHERE
+async def test_a_caller_that_cancels_closes_its_generator_and_the_handler(where: str) -> None:
+    service = Desk()
+    async with desk_nodes(service) as world:
         source = Source()
-        call = asyncio.ensure_future(world.caller.client("desk").keep_reading(source.count(ENDLESS)))
+        call = asyncio.ensure_future(getattr(world, where).client("desk").keep_reading(source.count(ENDLESS)))
         await service.reading.wait()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
         assert source.closed.is_set()
         await service.failed.wait()
-        assert isinstance(service.errors[0], asyncio.CancelledError)
-
-    service = Desk()
-    play(service, story)
+        # In one process the handler may see the end of the call at its next read.
+        assert isinstance(
+            service.errors[0], (asyncio.CancelledError, *([tw.CallCancelled] if where == "server" else []))
+        )
 
 
 @pytest.mark.promise("P13.41")
-def test_a_deadline_closes_the_generator() -> None:
-    async def story(world: World) -> None:
+async def test_a_deadline_closes_the_generator() -> None:
+    service = Desk()
+    async with desk_nodes(service) as world:
         source = Source()
         with pytest.raises(tw.AskTimeout):
             await world.caller.client("desk").with_(timeout=0.1).keep_reading(source.count(ENDLESS))
         assert source.closed.is_set()
         await service.failed.wait()
 
-    service = Desk()
-    play(service, story)
-
 
 @pytest.mark.promise("P13.41")
-def test_a_caller_whose_link_is_lost_ends_the_handler_that_reads() -> None:
-    async def story(world: World) -> None:
+async def test_a_caller_whose_link_is_lost_ends_the_handler_that_reads() -> None:
+    service = Desk()
+    async with desk_nodes(service) as world:
         source = Source()
         call = asyncio.ensure_future(world.caller.client("desk").keep_reading(source.count(ENDLESS)))
         await service.reading.wait()
@@ -285,16 +272,13 @@ def test_a_caller_whose_link_is_lost_ends_the_handler_that_reads() -> None:
         await service.failed.wait()
         assert isinstance(service.errors[0], (asyncio.CancelledError, tw.TidewireError))
 
-    service = Desk()
-    play(service, story)
 
-
-def test_items_have_the_type_of_the_parameter() -> None:
+async def test_items_have_the_type_of_the_parameter() -> None:
     async def points(*found: Any) -> AsyncIterator[Any]:
         for one in found:
             yield one
 
-    async def story(world: World) -> None:
+    async with desk_nodes(Desk()) as world:
         desk = world.caller.client("desk")
         assert await desk.points(points({"x": 1, "y": 2}, Point(3, 4))) == [3, 7]
         with pytest.raises(tw.InvalidArgument, match=r"points: item 2: .*give Point"):
@@ -304,12 +288,11 @@ def test_items_have_the_type_of_the_parameter() -> None:
         with pytest.raises(tw.InvalidArgument, match="numbers: 5 is not allowed: give AsyncIterator"):
             await desk.total(5)
 
-    play(Desk(), story)
 
-
-def test_streams_go_both_ways_at_once() -> None:
-    async def story(world: World) -> None:
-        source, desk = Source(), world.caller.client("desk")
+@WHERE
+async def test_streams_go_both_ways_at_once(where: str) -> None:
+    async with desk_nodes(Desk()) as world:
+        source, desk = Source(), getattr(world, where).client("desk")
         assert [n async for n in desk.doubled(source.count(5_000))] == list(range(0, 10_000, 2))
         assert source.closed.is_set()
         endless = Source()
@@ -318,20 +301,14 @@ def test_streams_go_both_ways_at_once() -> None:
                 assert await anext(stream) == 2 * number
         assert endless.closed.is_set()
 
-    play(Desk(), story)
 
-
-def test_a_stream_of_one_service_is_an_argument_of_another() -> None:
-    async def story(world: World) -> None:
+async def test_a_stream_of_one_service_is_an_argument_of_another() -> None:
+    async with desk_nodes(Desk()) as world:
         desk, source = world.caller.client(Desk, "desk"), Source()
         assert await desk.total(desk.doubled(source.count(1_000))) == sum(range(0, 2_000, 2))
 
-    play(Desk(), story)
 
-
-def test_a_generator_inside_of_data_is_refused_with_its_path() -> None:
-    async def story(world: World) -> None:
+async def test_a_generator_inside_of_data_is_refused_with_its_path() -> None:
+    async with desk_nodes(Desk()) as world:
         with pytest.raises(tw.InvalidArgument, match=r"\['numbers'\]"):
             await world.caller.client("desk").forget({"numbers": Source().count(1)})
-
-    play(Desk(), story)

@@ -65,47 +65,38 @@ async def answered(caller: tw.Node, last: Last, stopping: tw.Node, mib: int) -> 
 
 @pytest.mark.promise("P13.44")
 @WAYS
-def test_of_a_node_that_has_joined(started: Programs, config: Config, mib: int) -> None:
-    async def story() -> None:
-        _, url = started.hub()
-        async with (
-            tw.Node(url, name="caller", config=config) as caller,
-            tw.Node(url, name="server", config=config) as server,
-        ):
-            last = Last()
-            await server.serve(last, name="last")
-            assert await answered(caller, last, server, mib)
-
-    asyncio.run(story())
+async def test_of_a_node_that_has_joined(started: Programs, config: Config, mib: int) -> None:
+    _, url = started.hub()
+    async with (
+        tw.Node(url, name="caller", config=config) as caller,
+        tw.Node(url, name="server", config=config) as server,
+    ):
+        last = Last()
+        await server.serve(last, name="last")
+        assert await answered(caller, last, server, mib)
 
 
 @WAYS
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
-def test_of_a_node_that_is_the_hub(started: Programs, config: Config, kind: str, mib: int) -> None:
-    async def story() -> None:
-        async with tw.Node(name="server", config=config) as server:
-            listening = await server.listen(started.url(kind))
-            async with tw.Node(listening.url, name="caller", config=config) as caller:
-                last = Last()
-                await server.serve(last, name="last")
-                assert await answered(caller, last, server, mib)
-
-    asyncio.run(story())
+async def test_of_a_node_that_is_the_hub(started: Programs, config: Config, kind: str, mib: int) -> None:
+    async with tw.Node(name="server", config=config) as server:
+        listening = await server.listen(started.url(kind))
+        async with tw.Node(listening.url, name="caller", config=config) as caller:
+            last = Last()
+            await server.serve(last, name="last")
+            assert await answered(caller, last, server, mib)
 
 
 @pytest.mark.parametrize("config", [{}, CHUNKS], ids=["shared memory", "chunks"])
-def test_last_answers_pass_through_a_hub(started: Programs, config: Config) -> None:
-    async def story() -> None:
-        async with AsyncExitStack() as stack:
-            hub = await stack.enter_async_context(tw.Node(name="hub", config=config))
-            url = (await hub.listen(started.url("tcp"))).url
-            server = await stack.enter_async_context(tw.Node(url, name="server", config=config))
-            caller = await stack.enter_async_context(tw.Node(url, name="caller", config=config))
-            last = Last()
-            await server.serve(last, name="last")
-            assert await answered(caller, last, hub, 20)
-
-    asyncio.run(story())
+async def test_last_answers_pass_through_a_hub(started: Programs, config: Config) -> None:
+    async with AsyncExitStack() as stack:
+        hub = await stack.enter_async_context(tw.Node(name="hub", config=config))
+        url = (await hub.listen(started.url("tcp"))).url
+        server = await stack.enter_async_context(tw.Node(url, name="server", config=config))
+        caller = await stack.enter_async_context(tw.Node(url, name="caller", config=config))
+        last = Last()
+        await server.serve(last, name="last")
+        assert await answered(caller, last, hub, 20)
 
 
 def test_of_a_node_that_is_stopped_by_a_thread(started: Programs) -> None:
@@ -127,24 +118,21 @@ def test_of_a_node_that_is_stopped_by_a_thread(started: Programs) -> None:
         assert answer.result() == pattern(20 * MIB)
 
 
-def test_a_reader_that_reads_no_further_delays_no_stop(started: Programs) -> None:
-    async def story() -> None:
-        _, url = started.hub()
-        async with tw.Node(url, name="caller") as caller, tw.Node(url, name="server") as server:
-            await server.serve(Last(), name="last")
-            await until_served(caller, "last")
-            numbers = caller.client("last").count()
-            assert await anext(numbers) == 0
-            await asyncio.wait_for(server.stop(timeout=20.0), 10.0)
-            with pytest.raises(tw.TidewireError):
-                async for _ in numbers:
-                    pass
-
-    asyncio.run(story())
+async def test_a_reader_that_reads_no_further_delays_no_stop(started: Programs) -> None:
+    _, url = started.hub()
+    async with tw.Node(url, name="caller") as caller, tw.Node(url, name="server") as server:
+        await server.serve(Last(), name="last")
+        await until_served(caller, "last")
+        numbers = caller.client("last").count()
+        assert await anext(numbers) == 0
+        await asyncio.wait_for(server.stop(timeout=20.0), 10.0)
+        with pytest.raises(tw.TidewireError):
+            async for _ in numbers:
+                pass
 
 
 @pytest.mark.promise("P13.46")
-def test_a_hub_stays_until_its_nodes_say_that_they_have_read_what_was_sent() -> None:
+async def test_a_hub_stays_until_its_nodes_say_that_they_have_read_what_was_sent() -> None:
     def until_asked(raw: Raw) -> int:
         while (found := raw.receive()) is not None:
             kind, number, *_ = found
@@ -152,17 +140,14 @@ def test_a_hub_stays_until_its_nodes_say_that_they_have_read_what_was_sent() -> 
                 return number
         raise AssertionError("the hub has closed the link, and what the node has not read may be lost")
 
-    async def story() -> None:
-        node = tw.Node(name="hub")
-        raw = await asyncio.to_thread(Raw.joined, node.listen("tide://127.0.0.1:0").url)
-        stopping = asyncio.create_task(node.stop(timeout=PATIENCE_S))
-        asked = await asyncio.to_thread(until_asked, raw)
-        assert not stopping.done()
-        raw.send(frame(PONG, id=asked, flags=0))
-        await asyncio.wait_for(stopping, PATIENCE_S / 2)
-        raw.close()
-
-    asyncio.run(story())
+    node = tw.Node(name="hub")
+    raw = await asyncio.to_thread(Raw.joined, node.listen("tide://127.0.0.1:0").url)
+    stopping = asyncio.create_task(node.stop(timeout=PATIENCE_S))
+    asked = await asyncio.to_thread(until_asked, raw)
+    assert not stopping.done()
+    raw.send(frame(PONG, id=asked, flags=0))
+    await asyncio.wait_for(stopping, PATIENCE_S / 2)
+    raw.close()
 
 
 def test_an_answer_beyond_the_capacity_fails_its_call_alone() -> None:

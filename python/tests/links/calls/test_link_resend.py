@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import signal
 import struct
 import time
 from time import perf_counter
@@ -21,33 +20,9 @@ from tidewire.services.registry import Registry
 NODE_STOPPED = 13
 
 
-@pytest.mark.parametrize("sync", [False, True])
-def test_a_call_of_an_idempotent_method_survives_the_end_of_its_hub(started: Programs, sync: bool) -> None:
-    hub, url, server = started.hub_and_server()
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
-            workshop = node.client("workshop")
-            call = asyncio.to_thread(workshop.sync.steady, "server") if sync else workshop.steady("server")
-            steady, other = asyncio.ensure_future(call), asyncio.ensure_future(workshop.hold())
-            begun = {(await asyncio.to_thread(server.line)).split()[0] for _ in range(2)}
-            assert begun == {"holding", "trying"}
-            since = perf_counter()
-            hub.signal(signal.SIGKILL)
-            with pytest.raises(tw.LinkLost) as raised:
-                await other
-            assert raised.value.retryable
-            assert perf_counter() - since < 10, "it waited for its deadline"
-            hub.ended()
-            await asyncio.to_thread(started.hub, url)
-            assert await steady == "server 2"
-
-    asyncio.run(story())
-
-
 @pytest.mark.promise("P13.16")
 @pytest.mark.parametrize("kind", ["awaited", "blocking"])
-def test_a_call_is_made_again_as_soon_as_the_link_is_back_and_not_at_the_end_of_a_wait(
+async def test_a_call_is_made_again_as_soon_as_the_link_is_back_and_not_at_the_end_of_a_wait(
     started: Programs, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     def pause(registry: Registry, wait_s: float, seen: int) -> Any:
@@ -56,19 +31,15 @@ def test_a_call_is_made_again_as_soon_as_the_link_is_back_and_not_at_the_end_of_
     monkeypatch.setattr(Registry, "pause", pause)
     hub, url = started.hub()
     server = started.server(url)
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
-            workshop = node.client("workshop").with_(timeout=80_000.0)
-            blocking = kind == "blocking"
-            call = asyncio.to_thread(workshop.sync.steady, "server") if blocking else workshop.steady("server")
-            steady = asyncio.ensure_future(call)
-            await asyncio.to_thread(server.expect, "trying")
-            hub.kill()
-            await asyncio.to_thread(started.hub, url)
-            assert await steady == "server 2"
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    async with tw.Node(url, name="caller") as node:
+        workshop = node.client("workshop").with_(timeout=80_000.0)
+        blocking = kind == "blocking"
+        call = asyncio.to_thread(workshop.sync.steady, "server") if blocking else workshop.steady("server")
+        steady = asyncio.ensure_future(call)
+        await asyncio.to_thread(server.expect, "trying")
+        hub.kill()
+        await asyncio.to_thread(started.hub, url)
+        assert await steady == "server 2"
 
 
 def refuse_one(raw: Raw) -> float:
@@ -84,88 +55,74 @@ def refuse_one(raw: Raw) -> float:
     raise AssertionError("the hub has closed the link")
 
 
-def test_a_call_that_was_refused_goes_on_with_what_is_left_of_its_time(started: Programs) -> None:
+async def test_a_call_that_was_refused_goes_on_with_what_is_left_of_its_time(started: Programs) -> None:
     _, url, _ = started.hub_and_server()
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as caller:
-            (info,) = await caller.services()
-            says = json.dumps(info.to_dict() | {"instances": ["refusing"], "details": []})
-            raw = await asyncio.to_thread(Raw.joined, url)
-            raw.send(frame(SUBSCRIBE, subscribed(b"svc.workshop.refusing.*"), fields(service=says), id=ID))
-            await until_served(caller, "workshop", 2)
-            workshop, left = caller.client("workshop").with_(timeout=50.0), list[float]()
-            refusing = asyncio.ensure_future(asyncio.to_thread(refuse_one, raw))
-            # One of the two gets each call in turn.
-            while not refusing.done():
-                call = asyncio.ensure_future(workshop.caller())
-                await asyncio.wait({call, refusing}, return_when=asyncio.FIRST_COMPLETED)
-                if refusing.done():
-                    # A call that follows the refused one gets no answer.
-                    raw.close()
-                with contextlib.suppress(tw.LinkLost):
-                    left.append((await call)[2])
-            assert min(left) < 50.001 - await refusing
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    async with tw.Node(url, name="caller") as caller:
+        (info,) = await caller.services()
+        says = json.dumps(info.to_dict() | {"instances": ["refusing"], "details": []})
+        raw = await asyncio.to_thread(Raw.joined, url)
+        raw.send(frame(SUBSCRIBE, subscribed(b"svc.workshop.refusing.*"), fields(service=says), id=ID))
+        await until_served(caller, "workshop", 2)
+        workshop, left = caller.client("workshop").with_(timeout=50.0), list[float]()
+        refusing = asyncio.ensure_future(asyncio.to_thread(refuse_one, raw))
+        # One of the two gets each call in turn.
+        while not refusing.done():
+            call = asyncio.ensure_future(workshop.caller())
+            await asyncio.wait({call, refusing}, return_when=asyncio.FIRST_COMPLETED)
+            if refusing.done():
+                # A call that follows the refused one gets no answer.
+                raw.close()
+            with contextlib.suppress(tw.LinkLost):
+                left.append((await call)[2])
+        assert min(left) < 50.001 - await refusing
 
 
 @pytest.mark.promise("P13.16")
-def test_a_call_goes_to_another_instance_when_the_first_is_lost(started: Programs) -> None:
+async def test_a_call_goes_to_another_instance_when_the_first_is_lost(started: Programs) -> None:
     _, url = started.hub()
     servers = {name: started.server(url, name) for name in ("one", "two")}
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
-            await until_served(node, "workshop", 2)
-            (service,) = await node.services()
-            first, other = service.instances
-            call = node.client("workshop").with_(policy="first").steady(first)
-            call = asyncio.ensure_future(call)
-            await asyncio.to_thread(servers[first].expect, "trying")
-            servers[first].kill()
-            assert await call == f"{other} 1"
-
-    asyncio.run(story())
+    async with tw.Node(url, name="caller") as node:
+        await until_served(node, "workshop", 2)
+        (service,) = await node.services()
+        first, other = service.instances
+        call = node.client("workshop").with_(policy="first").steady(first)
+        call = asyncio.ensure_future(call)
+        await asyncio.to_thread(servers[first].expect, "trying")
+        servers[first].kill()
+        assert await call == f"{other} 1"
 
 
-def test_nothing_is_made_again_after_the_deadline_or_where_that_is_turned_off(started: Programs) -> None:
+async def test_nothing_is_made_again_after_the_deadline_or_where_that_is_turned_off(started: Programs) -> None:
     hub, url, server = started.hub_and_server()
-
-    async def story() -> None:
-        none = {"links": {"link_resends": 0}}
-        async with tw.Node(url, name="caller") as node, tw.Node(url, name="never", config=none) as never:
-            patient = asyncio.ensure_future(node.client("workshop").with_(timeout=4.0).steady("server"))
-            await asyncio.to_thread(server.expect, "trying")
-            hub.halt()
-            other = asyncio.ensure_future(never.client("workshop").steady("server"))
-            await asyncio.sleep(0)
-            since = perf_counter()
-            hub.kill()
-            with pytest.raises(tw.LinkLost):
-                await other
-            assert perf_counter() - since < 10
-            with pytest.raises(tw.LinkLost):
-                await patient
-            assert perf_counter() - since < 10
-
-    asyncio.run(story())
+    none = {"links": {"link_resends": 0}}
+    async with tw.Node(url, name="caller") as node, tw.Node(url, name="never", config=none) as never:
+        patient = asyncio.ensure_future(node.client("workshop").with_(timeout=4.0).steady("server"))
+        await asyncio.to_thread(server.expect, "trying")
+        hub.halt()
+        other = asyncio.ensure_future(never.client("workshop").steady("server"))
+        await asyncio.sleep(0)
+        since = perf_counter()
+        hub.kill()
+        with pytest.raises(tw.LinkLost):
+            await other
+        assert perf_counter() - since < 10
+        with pytest.raises(tw.LinkLost):
+            await patient
+        assert perf_counter() - since < 10
 
 
 @pytest.mark.parametrize("sync", [False, True])
-def test_while_the_link_is_lost_a_call_goes_to_an_instance_of_its_own_process(started: Programs, sync: bool) -> None:
+async def test_while_the_link_is_lost_a_call_goes_to_an_instance_of_its_own_process(
+    started: Programs, sync: bool
+) -> None:
     hub, url, _ = started.hub_and_server()
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node, tw.Node(url, name="other") as other:
-            await other.serve({"where": lambda: "there"}, name="places", instance="there")
-            await until_served(node, "places", 1)
-            node.serve({"where": lambda: "here"}, name="places", instance="here")
-            places = node.client("places").with_(policy="first")
-            assert await places.where() == "there"
-            hub.kill()
-            await node.until(lambda now: now["links"]["hub"] is None, 30.0)
-            for _ in range(5):
-                assert await (asyncio.to_thread(places.sync.where) if sync else places.where()) == "here"
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    async with tw.Node(url, name="caller") as node, tw.Node(url, name="other") as other:
+        await other.serve({"where": lambda: "there"}, name="places", instance="there")
+        await until_served(node, "places", 1)
+        node.serve({"where": lambda: "here"}, name="places", instance="here")
+        places = node.client("places").with_(policy="first")
+        assert await places.where() == "there"
+        hub.kill()
+        await node.until(lambda now: now["links"]["hub"] is None, 30.0)
+        for _ in range(5):
+            assert await (asyncio.to_thread(places.sync.where) if sync else places.where()) == "here"

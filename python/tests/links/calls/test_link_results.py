@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import tidewire as tw
-from remote_support import World, play
+from remote_support import desk_nodes
 
 
 @dataclass
@@ -76,8 +76,8 @@ class Elsewhere:
         return {"other": 1}
 
 
-def test_a_typed_client_gives_the_types_of_its_annotations() -> None:
-    async def story(world: World) -> None:
+async def test_a_typed_client_gives_the_types_of_its_annotations() -> None:
+    async with desk_nodes(Elsewhere()) as world:
         desk = world.caller.client(Desk)
         assert await desk.quote("X") == Quote("X", 2.0)
         assert await desk.quotes() == {"all": [Quote("X", 1.5)]}
@@ -93,13 +93,9 @@ def test_a_typed_client_gives_the_types_of_its_annotations() -> None:
         # A client that knows no types gives what came.
         assert await world.caller.client("desk").quote("X") == {"symbol": "X", "price": 2}
 
-    play(Elsewhere(), story)
 
-
-def test_a_result_of_its_type_stays_the_same_object() -> None:
-    async def story(world: World) -> None:
+async def test_a_result_of_its_type_stays_the_same_object() -> None:
+    async with desk_nodes(Desk()) as world:
         assert await world.caller.client(Desk).quote("X") == Quote("X", 2.0)
         ticks = [tick async for tick in world.caller.client(Desk).ticks()]
         assert ticks == [Tick(1.0)]
-
-    play(Desk(), story)

@@ -5,111 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from time import monotonic
-from typing import Any
 
 import pytest
 import tidewire as tw
 from link_frames import ANSWER, CALL, ID, NORMAL, REPLY, SUBSCRIBE, Raw, fields, frame, subscribed
-from link_processes import Program, Programs
+from link_processes import Programs
 from link_programs import until_served
-from link_stories import SOON_S, play, said, three
-
-CREDIT = tw.LinkConfig().stream_credit
-ENDLESS = 1_000_000_000
-Run = Callable[[Callable[[Any, Program], Coroutine[Any, Any, None]]], None]
-
-
-@pytest.fixture
-def run(started: Programs) -> Run:
-    """Runs a story with a client of a server, and that server."""
-    _, url, server = started.hub_and_server()
-
-    def run(story: Callable[[Any, Program], Coroutine[Any, Any, None]]) -> None:
-        async def main() -> None:
-            async with tw.Node(url, name="caller") as node:
-                await story(node.client("workshop"), server)
-
-        asyncio.run(main())
-
-    return run
-
-
-@pytest.mark.promise("P13.27")
-def test_ten_thousand_items_come_in_order(run: Run) -> None:
-    async def story(workshop: Any, server: Program) -> None:
-        assert [n async for n in workshop.count(10_000)] == list(range(10_000))
-        await said(server, "closed")
-        assert [n async for n in workshop.count(0)] == []
-        await said(server, "closed")
-
-    run(story)
-
-
-@pytest.mark.promise("P13.27")
-def test_a_slow_reader_stops_the_writer(run: Run) -> None:
-    async def story(workshop: Any, server: Program) -> None:
-        stream = workshop.count(ENDLESS)
-        assert await anext(stream) == 0
-        # The writer stops by itself: other calls go back and forth on the link meanwhile.
-        await said(server, "ahead")
-        for _ in range(50):
-            await workshop.echo(None)
-        assert CREDIT <= await workshop.ahead() <= 4 * CREDIT
-        for n in range(1, 500):
-            assert await anext(stream) == n
-        await stream.aclose()
-        await said(server, "closed")
-
-    run(story)
-
-
-def test_an_endless_stream_begins_at_once_and_ends_when_its_reader_leaves(run: Run) -> None:
-    async def story(workshop: Any, server: Program) -> None:
-        async for n in workshop.count(ENDLESS):
-            if n == 1_000:
-                break
-        await said(server, "closed")
-        async with workshop.count(ENDLESS) as stream:
-            assert await anext(stream) == 0
-        await said(server, "closed")
-
-    run(story)
-
-
-def test_a_task_that_is_cancelled_while_it_reads_closes_the_generator(run: Run) -> None:
-    async def story(workshop: Any, server: Program) -> None:
-        reading = asyncio.Event()
-
-        async def read() -> None:
-            async for _ in workshop.count(ENDLESS):
-                reading.set()
-
-        task = asyncio.create_task(read())
-        await reading.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await said(server, "closed")
-
-    run(story)
-
-
-@pytest.mark.promise("P13.32")
-def test_an_error_comes_after_the_items_before_it(run: Run) -> None:
-    async def story(workshop: Any, server: Program) -> None:
-        for most in (0, 1, 3 * CREDIT):
-            seen = []
-            with pytest.raises(KeyError) as raised:
-                async for n in workshop.fail_after(most):
-                    seen.append(n)
-            assert seen == list(range(most))
-            assert raised.value.args == (most,)
-            assert isinstance(raised.value.__cause__, tw.RemoteError)
-            assert await workshop.label() == "server"
-
-    run(story)
+from link_stories import SOON_S, three
 
 
 class Long(tw.Service):
@@ -130,32 +34,31 @@ class Long(tw.Service):
 
 # Three megabytes in one write fit no socket; of the others more is credited than may wait for a
 # link.
+@pytest.mark.promise("P13.27", "P13.32")
 @pytest.mark.parametrize("count, size", [(20, 70_000), (5, 3_000_000), (48, 2 << 20)])
 @pytest.mark.parametrize("method", ["items", "plainly"])
 @pytest.mark.parametrize("links", [{}, {"link_shared_bytes": 0}], ids=["shared", "sent"])
-def test_long_items_come_in_order_to_a_slow_reader_and_an_error_after_them(
+async def test_long_items_come_in_order_to_a_slow_reader_and_an_error_after_them(
     count: int, size: int, method: str, links: dict[str, int]
 ) -> None:
-    async def story() -> None:
-        async with three(links) as (hub, a, b):
-            for server, reader in ((a, b), (hub, a), (b, hub)):
-                served = await server.serve(Long(), name="long")
-                seen = 0
-                with pytest.raises(ValueError):
-                    async for item in getattr(reader.client("long"), method)(count, size):
-                        assert len(item) == size and item[0] == item[-1] == seen
-                        seen += 1
-                        # The writer has its turn, and would run far ahead.
-                        await asyncio.sleep(0.001)
-                assert seen == count
-                await served.stop()
-
-    play(story)
+    async with three(links) as (hub, a, b):
+        for server, reader in ((a, b), (hub, a), (b, hub)):
+            served = await server.serve(Long(), name="long")
+            seen = 0
+            with pytest.raises(ValueError):
+                async for item in getattr(reader.client("long"), method)(count, size):
+                    assert len(item) == size and item[0] == item[-1] == seen
+                    seen += 1
+                    # The writer has its turn, and would run far ahead.
+                    await asyncio.sleep(0.001)
+            assert seen == count
+            await served.stop()
 
 
-def test_a_writer_that_is_killed_ends_the_stream_after_what_came(run: Run) -> None:
-    async def story(workshop: Any, server: Program) -> None:
-        stream = workshop.count(ENDLESS)
+async def test_a_writer_that_is_killed_ends_the_stream_after_what_came(started: Programs) -> None:
+    _, url, server = started.hub_and_server()
+    async with tw.Node(url, name="caller") as node:
+        stream = node.client("workshop").count(1_000_000_000)
         assert await anext(stream) == 0
         server.signal(signal.SIGKILL)
         last = 0
@@ -163,24 +66,6 @@ def test_a_writer_that_is_killed_ends_the_stream_after_what_came(run: Run) -> No
             async for n in stream:
                 assert n == last + 1
                 last = n
-
-    run(story)
-
-
-def test_a_thousand_streams_at_once_share_a_link_with_calls(run: Run) -> None:
-    async def story(workshop: Any, server: Program) -> None:
-        streams = [workshop.count(ENDLESS) for _ in range(1_000)]
-        assert await asyncio.gather(*(anext(stream) for stream in streams)) == [0] * 1_000
-        assert await workshop.echo(1) == 1
-        assert await asyncio.gather(*(workshop.echo(n) for n in range(200))) == list(range(200))
-        assert await asyncio.gather(*(anext(stream) for stream in streams)) == [1] * 1_000
-        for stream in streams:
-            await stream.aclose()
-        for _ in streams:
-            await said(server, "closed")
-        assert await workshop.label() == "server"
-
-    run(story)
 
 
 class Otherwise(tw.Service, name="workshop"):
@@ -218,7 +103,7 @@ def test_a_stream_and_a_value_that_are_taken_for_each_other_are_refused_before_t
     assert server.line() == "trying 1"
 
 
-def test_a_reader_whose_peer_answers_with_one_value_is_told(started: Programs) -> None:
+async def test_a_reader_whose_peer_answers_with_one_value_is_told(started: Programs) -> None:
     """As a node does that takes any call."""
     _, url, _ = started.hub_and_server()
 
@@ -228,32 +113,17 @@ def test_a_reader_whose_peer_answers_with_one_value_is_told(started: Programs) -
         assert came is not None
         raw.send(frame(REPLY, b"", b"\x01", NORMAL | ANSWER, came[1]))
 
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as caller:
-            (info,) = await caller.services()
-            says = json.dumps(info.to_dict() | {"instances": ["raw"], "details": []})
-            raw = await asyncio.to_thread(Raw.joined, url)
-            raw.send(frame(SUBSCRIBE, subscribed(b"svc.workshop.raw.*"), fields(service=says), id=ID))
-            await until_served(caller, "workshop", 2)
-            answering = asyncio.ensure_future(asyncio.to_thread(answer_one, raw))
-            with pytest.raises(tw.InvalidArgument, match="no stream"):
-                await anext(caller.client("workshop").with_(instance="raw").count(1))
-            await answering
-            raw.close()
-
-    asyncio.run(asyncio.wait_for(story(), 20))
-
-
-def test_plain_generators_and_plain_threads_stream_too(started: Programs) -> None:
-    _, url, server = started.hub_and_server()
-    with tw.Node(url, name="caller") as node:
-        workshop = node.client("workshop").sync
-        assert list(workshop.count_plainly(1_000)) == list(range(1_000))
-        with workshop.count_plainly(ENDLESS) as stream:
-            assert next(stream) == 0
-        server.expect("closed")
-        with pytest.raises(KeyError):
-            list(workshop.fail_after(3))
+    async with tw.Node(url, name="caller") as caller:
+        (info,) = await caller.services()
+        says = json.dumps(info.to_dict() | {"instances": ["raw"], "details": []})
+        raw = await asyncio.to_thread(Raw.joined, url)
+        raw.send(frame(SUBSCRIBE, subscribed(b"svc.workshop.raw.*"), fields(service=says), id=ID))
+        await until_served(caller, "workshop", 2)
+        answering = asyncio.ensure_future(asyncio.to_thread(answer_one, raw))
+        with pytest.raises(tw.InvalidArgument, match="no stream"):
+            await anext(caller.client("workshop").with_(instance="raw").count(1))
+        await answering
+        raw.close()
 
 
 _BOTH_WAYS = """

@@ -7,12 +7,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 import tidewire as tw
-from link_stories import PATIENCE_S, play, three
+from link_stories import PATIENCE_S, three
 
 PLACES = pytest.mark.parametrize("place", ["here", "over a link", "to the hub", "from the hub"])
 
@@ -84,20 +84,15 @@ class Tape(tw.Service):
             self.ended.set()
 
 
-def at(place: str, story: Callable[[Any, Tape], Awaitable[None]]) -> None:
-    """Run a story with a client of a service, and that service."""
-
-    async def main() -> None:
-        async with three() as (hub, a, b):
-            tape = Tape()
-            server, reader = {"over a link": (a, b), "to the hub": (a, hub), "from the hub": (hub, b)}.get(
-                place, (a, a)
-            )
-            await server.serve(tape, name="tape")
-            await reader.until(lambda now: "tape" in now["links"]["services"] or server is reader, timeout=PATIENCE_S)
-            await story(reader.client("tape"), tape)
-
-    play(main)
+@contextlib.asynccontextmanager
+async def at(place: str) -> AsyncIterator[tuple[Any, Tape]]:
+    """A client of a service, and that service."""
+    async with three() as (hub, a, b):
+        tape = Tape()
+        server, reader = {"over a link": (a, b), "to the hub": (a, hub), "from the hub": (hub, b)}.get(place, (a, a))
+        await server.serve(tape, name="tape")
+        await reader.until(lambda now: "tape" in now["links"]["services"] or server is reader, timeout=PATIENCE_S)
+        yield reader.client("tape"), tape
 
 
 async def ended(tape: Tape) -> None:
@@ -107,8 +102,10 @@ async def ended(tape: Tape) -> None:
 @pytest.mark.promise("P13.36")
 @PLACES
 @pytest.mark.parametrize("method", ["count", "wait"])
-def test_an_async_for_that_is_cancelled_ends_the_generator_though_its_task_is_kept(place: str, method: str) -> None:
-    async def story(tape: Any, service: Tape) -> None:
+async def test_an_async_for_that_is_cancelled_ends_the_generator_though_its_task_is_kept(
+    place: str, method: str
+) -> None:
+    async with at(place) as (tape, service):
         reading = asyncio.Event()
 
         async def read(stream: AsyncIterator[int]) -> None:
@@ -125,13 +122,11 @@ def test_an_async_for_that_is_cancelled_ends_the_generator_though_its_task_is_ke
         assert service.notes == ["closed"]
         del kept, task, stream
 
-    at(place, story)
-
 
 @pytest.mark.promise("P13.37")
 @PLACES
-def test_a_single_read_that_is_cancelled_does_not_end_the_stream(place: str) -> None:
-    async def story(tape: Any, service: Tape) -> None:
+async def test_a_single_read_that_is_cancelled_does_not_end_the_stream(place: str) -> None:
+    async with at(place) as (tape, service):
         stream = tape.wait()
         assert await anext(stream) == 0
         for _ in range(3):
@@ -141,14 +136,12 @@ def test_a_single_read_that_is_cancelled_does_not_end_the_stream(place: str) -> 
         await stream.aclose()
         assert service.notes == ["closed"]
 
-    at(place, story)
 
-
-@pytest.mark.promise("P13.34", "P13.35")
+@pytest.mark.promise("P13.33", "P13.34", "P13.35")
 @PLACES
 @pytest.mark.parametrize("method", ["count", "wait"])
-def test_closing_waits_for_what_the_generator_does_at_its_end(place: str, method: str) -> None:
-    async def story(tape: Any, service: Tape) -> None:
+async def test_closing_waits_for_what_the_generator_does_at_its_end(place: str, method: str) -> None:
+    async with at(place) as (tape, service):
         service.may_end.clear()
         stream = tape.count(1_000) if method == "count" else tape.wait()
         assert await anext(stream) == 0
@@ -162,13 +155,11 @@ def test_closing_waits_for_what_the_generator_does_at_its_end(place: str, method
             await anext(stream)
         await stream.aclose()
 
-    at(place, story)
-
 
 @pytest.mark.promise("P13.35")
 @PLACES
-def test_the_end_of_async_with_waits_for_plain_generators_and_for_those_that_fail(place: str) -> None:
-    async def story(tape: Any, service: Tape) -> None:
+async def test_the_end_of_async_with_waits_for_plain_generators_and_for_those_that_fail(place: str) -> None:
+    async with at(place) as (tape, service):
         async with tape.plainly(1_000) as stream:
             assert await anext(stream) == 0
         assert service.notes == ["closed"]
@@ -182,13 +173,12 @@ def test_the_end_of_async_with_waits_for_plain_generators_and_for_those_that_fai
         await tape.plainly(2).aclose()
         assert service.notes == ["closed"] * 3
 
-    at(place, story)
-
 
 @pytest.mark.promise("P13.35")
 @PLACES
-def test_a_plain_thread_waits_as_well(place: str) -> None:
-    async def story(tape: Any, service: Tape) -> None:
+async def test_a_plain_thread_waits_as_well(place: str) -> None:
+    async with at(place) as (tape, service):
+
         def read() -> list[str]:
             with tape.sync.wait() as stream:
                 assert next(stream) == 0
@@ -196,12 +186,10 @@ def test_a_plain_thread_waits_as_well(place: str) -> None:
 
         assert await asyncio.to_thread(read) == ["closed"]
 
-    at(place, story)
-
 
 @PLACES
-def test_closing_that_is_cancelled_leaves_the_generator_to_itself(place: str) -> None:
-    async def story(tape: Any, service: Tape) -> None:
+async def test_closing_that_is_cancelled_leaves_the_generator_to_itself(place: str) -> None:
+    async with at(place) as (tape, service):
         service.may_end.clear()
         stream = tape.wait()
         assert await anext(stream) == 0
@@ -215,12 +203,10 @@ def test_closing_that_is_cancelled_leaves_the_generator_to_itself(place: str) ->
         await ended(service)
         assert service.notes == ["closed"]
 
-    at(place, story)
-
 
 @PLACES
-def test_a_generator_that_was_given_is_closed_in_its_own_time(place: str) -> None:
-    async def story(tape: Any, service: Tape) -> None:
+async def test_a_generator_that_was_given_is_closed_in_its_own_time(place: str) -> None:
+    async with at(place) as (tape, service):
         mine = Tape()
         assert await tape.read(mine.count(1_000_000), 3) == [0, 1, 2]
         assert mine.notes == ["closed"] and service.notes == ["left"]
@@ -229,14 +215,12 @@ def test_a_generator_that_was_given_is_closed_in_its_own_time(place: str) -> Non
         assert await tape.read(mine.wait(), 1) == [0]
         assert mine.notes == ["closed"]
 
-    at(place, story)
-
 
 @pytest.mark.promise("P13.38")
 @PLACES
 @pytest.mark.parametrize("count", [0, 1, 100])
-def test_several_tasks_read_one_stream_to_its_end(place: str, count: int) -> None:
-    async def story(tape: Any, service: Tape) -> None:
+async def test_several_tasks_read_one_stream_to_its_end(place: str, count: int) -> None:
+    async with at(place) as (tape, _):
         stream, seen = tape.count(count), []
 
         async def read() -> None:
@@ -247,13 +231,11 @@ def test_several_tasks_read_one_stream_to_its_end(place: str, count: int) -> Non
         await asyncio.wait_for(asyncio.gather(*(read() for _ in range(5))), PATIENCE_S)
         assert sorted(seen) == list(range(count))
 
-    at(place, story)
-
 
 @pytest.mark.promise("P13.38")
 @PLACES
-def test_one_of_several_readers_gets_the_error(place: str) -> None:
-    async def story(tape: Any, service: Tape) -> None:
+async def test_one_of_several_readers_gets_the_error(place: str) -> None:
+    async with at(place) as (tape, _):
         stream = tape.fails()
 
         async def read() -> None:
@@ -263,29 +245,24 @@ def test_one_of_several_readers_gets_the_error(place: str) -> None:
         ends = await asyncio.wait_for(asyncio.gather(*(read() for _ in range(4)), return_exceptions=True), PATIENCE_S)
         assert sorted(type(end).__name__ for end in ends) == ["NoneType"] * 3 + ["ValueError"]
 
-    at(place, story)
 
+async def test_a_method_that_nobody_has_heard_of_yet_can_be_read_in_every_way() -> None:
+    async with three() as (_, a, b):
+        tapes = [Tape() for _ in range(5)]
+        calls = [getattr(b.client(f"tape-{n}"), "plainly" if n else "count")(3) for n in range(5)]
+        for n, tape in enumerate(tapes):
+            await a.serve(tape, name=f"tape-{n}")
+        assert [n async for n in calls[0]] == [0, 1, 2]
+        assert await anext(calls[1]) == 0
+        await calls[1].aclose()
+        async with calls[2] as stream:
+            assert [n async for n in stream] == [0, 1, 2]
+        async with contextlib.aclosing(calls[3]) as stream:
+            assert await anext(stream) == 0
+        with pytest.raises(tw.InvalidArgument, match=r"a stream.* rather than await it"):
+            await calls[4]
+        assert tapes[1].notes == tapes[2].notes == tapes[3].notes == ["closed"]
 
-def test_a_method_that_nobody_has_heard_of_yet_can_be_read_in_every_way() -> None:
-    async def story() -> None:
-        async with three() as (_, a, b):
-            tapes = [Tape() for _ in range(5)]
-            calls = [getattr(b.client(f"tape-{n}"), "plainly" if n else "count")(3) for n in range(5)]
-            for n, tape in enumerate(tapes):
-                await a.serve(tape, name=f"tape-{n}")
-            assert [n async for n in calls[0]] == [0, 1, 2]
-            assert await anext(calls[1]) == 0
-            await calls[1].aclose()
-            async with calls[2] as stream:
-                assert [n async for n in stream] == [0, 1, 2]
-            async with contextlib.aclosing(calls[3]) as stream:
-                assert await anext(stream) == 0
-            with pytest.raises(tw.InvalidArgument, match=r"a stream.* rather than await it"):
-                await calls[4]
-            assert tapes[1].notes == tapes[2].notes == tapes[3].notes == ["closed"]
-
-            blocking = b.client("tape-late")
-            await a.serve(Tape(), name="tape-late")
-            assert await asyncio.to_thread(lambda: list(blocking.sync.plainly(3))) == [0, 1, 2]
-
-    play(story)
+        blocking = b.client("tape-late")
+        await a.serve(Tape(), name="tape-late")
+        assert await asyncio.to_thread(lambda: list(blocking.sync.plainly(3))) == [0, 1, 2]

@@ -62,53 +62,45 @@ def test_a_program_that_dies_of_broken_pipes_outlives_its_hub(started: Programs,
 
 @pytest.mark.promise("P13.50")
 @KINDS
-def test_a_hub_that_is_killed_fails_its_calls_and_nodes_join_the_next_one(started: Programs, kind: str) -> None:
+async def test_a_hub_that_is_killed_fails_its_calls_and_nodes_join_the_next_one(started: Programs, kind: str) -> None:
     hub, url, server = started.hub_and_server(started.url(kind))
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
-            workshop = node.client("workshop")
-            calls = [asyncio.ensure_future(workshop.hold()) for _ in range(10)]
-            for _ in calls:
-                await said(server, "holding")
-            hub.signal(signal.SIGKILL)
-            for call in calls:
-                await fails(call, tw.LinkLost)
-            for _ in calls:
-                await said(server, "cancelled")
-            await fails(workshop.label(), tw.LinkLost)
-            hub.ended()
-            await asyncio.to_thread(started.hub, url)
-            await until_served(node, "workshop")
-            assert await workshop.label() == "server"
-            # Earlier subscriptions are in force again: the node still hears of services that come
-            # and go.
-            await asyncio.to_thread(started.server, url, "late")
-            await until_served(node, "workshop", 2)
-            await asyncio.to_thread(server.end)
-            await until_served(node, "workshop", 1)
-            assert await workshop.label() == "late"
-
-    asyncio.run(story())
+    async with tw.Node(url, name="caller") as node:
+        workshop = node.client("workshop")
+        calls = [asyncio.ensure_future(workshop.hold()) for _ in range(10)]
+        for _ in calls:
+            await said(server, "holding")
+        hub.signal(signal.SIGKILL)
+        for call in calls:
+            await fails(call, tw.LinkLost)
+        for _ in calls:
+            await said(server, "cancelled")
+        await fails(workshop.label(), tw.LinkLost)
+        hub.ended()
+        await asyncio.to_thread(started.hub, url)
+        await until_served(node, "workshop")
+        assert await workshop.label() == "server"
+        # Earlier subscriptions are in force again: the node still hears of services that come
+        # and go.
+        await asyncio.to_thread(started.server, url, "late")
+        await until_served(node, "workshop", 2)
+        await asyncio.to_thread(server.end)
+        await until_served(node, "workshop", 1)
+        assert await workshop.label() == "late"
 
 
-def test_services_that_went_while_the_hub_was_gone_are_forgotten(started: Programs) -> None:
+async def test_services_that_went_while_the_hub_was_gone_are_forgotten(started: Programs) -> None:
     hub, url = started.hub()
     gone, stays = started.server(url, "gone"), started.server(url, "stays")
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
-            workshop = node.client("workshop")
-            await until_served(node, "workshop", 2)
-            hub.kill()
-            gone.kill()
-            await asyncio.to_thread(started.hub, url)
-            await joined(node)
-            await until_served(node, "workshop")
-            assert await workshop.with_(instance="stays").label() == "stays"
-            assert stays.process.poll() is None
-
-    asyncio.run(story())
+    async with tw.Node(url, name="caller") as node:
+        workshop = node.client("workshop")
+        await until_served(node, "workshop", 2)
+        hub.kill()
+        gone.kill()
+        await asyncio.to_thread(started.hub, url)
+        await joined(node)
+        await until_served(node, "workshop")
+        assert await workshop.with_(instance="stays").label() == "stays"
+        assert stays.process.poll() is None
 
 
 def test_services_that_came_while_the_link_was_lost_are_learned(started: Programs) -> None:
@@ -122,202 +114,133 @@ def test_services_that_came_while_the_link_was_lost_are_learned(started: Program
     assert json.loads(waiting.expect("answer")) == "late"
 
 
-def test_a_hub_that_hangs_is_given_up_and_joined_again(started: Programs) -> None:
+async def test_a_hub_that_hangs_is_given_up_and_joined_again(started: Programs) -> None:
     hub, url, _ = started.hub_and_server()
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller", config={"links": {"link_heartbeat_ms": 500}}) as node:
-            with logged() as lines:
-                hub.halt()
-                # With the default heartbeat this would take 10 s at least.
-                await fails(node.client("workshop").label(), tw.LinkLost)
-                await lost(node)
-                assert "nothing was heard" in await asyncio.to_thread(lines.get, timeout=PATIENCE_S)
-            hub.signal(signal.SIGCONT)
-            await joined(node)
-
-    asyncio.run(story())
-
-
-def test_a_hub_that_is_told_to_end_finishes_the_calls_that_pass_through_it(started: Programs) -> None:
-    hub, url, server = started.hub_and_server("tide://127.0.0.1:0", "--timeout", "20")
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node, tw.Node(url, name="other") as other:
-            workshop = node.client("workshop")
-            calls = [asyncio.ensure_future(workshop.hold()) for _ in range(10)]
-            for _ in calls:
-                await said(server, "holding")
-            opening = asyncio.ensure_future(other.client("workshop").hold())
-            await said(server, "holding")
-            hub.signal(signal.SIGTERM)
-            await asyncio.to_thread(hub.expect_log, "takes no new calls", "(11)")
-            # New calls are refused while those in progress go on.
-            with pytest.raises((tw.NodeStopped, tw.NoResponders)) as raised:
-                await workshop.label()
-            assert raised.value.retryable
-            assert hub.process.poll() is None
-            assert not any(call.done() for call in calls), "calls in progress go on"
-            server.signal(signal.SIGUSR1)
-            assert await asyncio.gather(*calls, opening) == ["server"] * 11
-            assert '"balanced": true' in await asyncio.to_thread(hub.line)
-            assert await asyncio.to_thread(hub.ended) == 0
-
-    asyncio.run(story())
+    async with tw.Node(url, name="caller", config={"links": {"link_heartbeat_ms": 500}}) as node:
+        with logged() as lines:
+            hub.halt()
+            # With the default heartbeat this would take 10 s at least.
+            await fails(node.client("workshop").label(), tw.LinkLost)
+            await lost(node)
+            assert "nothing was heard" in await asyncio.to_thread(lines.get, timeout=PATIENCE_S)
+        hub.signal(signal.SIGCONT)
+        await joined(node)
 
 
 @pytest.mark.promise("P13.14")
-def test_each_of_a_thousand_calls_ends_once_when_the_hub_is_replaced(started: Programs) -> None:
+async def test_each_of_a_thousand_calls_ends_once_when_the_hub_is_replaced(started: Programs) -> None:
     hub, url, server = started.hub_and_server()
+    async with tw.Node(url, name="caller") as node:
+        workshop = node.client("workshop")
+        ends: list[list[object]] = [[] for _ in range(1_000)]
 
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
-            workshop = node.client("workshop")
-            ends: list[list[object]] = [[] for _ in range(1_000)]
+        async def call(number: int) -> None:
+            try:
+                ends[number].append(await (workshop.hold() if number % 2 else workshop.echo(number)))
+            except tw.TidewireError as error:
+                ends[number].append(type(error))
 
-            async def call(number: int) -> None:
-                try:
-                    ends[number].append(await (workshop.hold() if number % 2 else workshop.echo(number)))
-                except tw.TidewireError as error:
-                    ends[number].append(type(error))
-
-            calls = [asyncio.ensure_future(call(number)) for number in range(1_000)]
-            for _ in range(500):
-                await said(server, "holding")
-            await asyncio.gather(*calls[::2])
-            hub.signal(signal.SIGKILL)
-            await asyncio.wait_for(asyncio.gather(*calls), SOON_S)
-            assert all(len(found) == 1 for found in ends)
-            assert [ends[number] for number in range(1, 1_000, 2)] == [[tw.LinkLost]] * 500
-            assert [ends[number] for number in range(0, 1_000, 2)] == [[number] for number in range(0, 1_000, 2)]
-            hub.ended()
-            await asyncio.to_thread(started.hub, url)
-            await until_served(node, "workshop")
-            assert await workshop.label() == "server"
-
-    asyncio.run(story())
-
-
-def test_a_node_whose_hub_is_gone_stops_without_waiting_for_it(started: Programs) -> None:
-    hub, url = started.hub()
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
-            await node.serve(Workshop("here"), name="workshop")
-            hub.kill()
-            await lost(node)
-            since = perf_counter()
-            ledger = await node.stop(10)
-            assert perf_counter() - since < SOON_S
-            assert ledger.balanced
-
-    asyncio.run(story())
+        calls = [asyncio.ensure_future(call(number)) for number in range(1_000)]
+        for _ in range(500):
+            await said(server, "holding")
+        await asyncio.gather(*calls[::2])
+        hub.signal(signal.SIGKILL)
+        await asyncio.wait_for(asyncio.gather(*calls), SOON_S)
+        assert all(len(found) == 1 for found in ends)
+        assert [ends[number] for number in range(1, 1_000, 2)] == [[tw.LinkLost]] * 500
+        assert [ends[number] for number in range(0, 1_000, 2)] == [[number] for number in range(0, 1_000, 2)]
+        hub.ended()
+        await asyncio.to_thread(started.hub, url)
+        await until_served(node, "workshop")
+        assert await workshop.label() == "server"
 
 
 @pytest.mark.promise("P13.3")
-def test_a_service_of_a_node_without_hub_is_served_at_the_next_hub(started: Programs) -> None:
+async def test_a_service_of_a_node_without_hub_is_served_at_the_next_hub(started: Programs) -> None:
     hub, url = started.hub()
-
-    async def story() -> None:
-        async with tw.Node(url, name="maker") as maker, tw.Node(url, name="caller") as node:
-            hub.kill()
-            await lost(maker)
-            await lost(node)
-            serving = maker.serve(Workshop("made"), name="workshop")
-            await asyncio.to_thread(started.hub, url)
-            await asyncio.wait_for(_awaited(serving), 30)
-            await until_served(node, "workshop")
-            assert await node.client("workshop").label() == "made"
-
-    asyncio.run(story())
+    async with tw.Node(url, name="maker") as maker, tw.Node(url, name="caller") as node:
+        hub.kill()
+        await lost(maker)
+        await lost(node)
+        serving = maker.serve(Workshop("made"), name="workshop")
+        await asyncio.to_thread(started.hub, url)
+        await asyncio.wait_for(_awaited(serving), 30)
+        await until_served(node, "workshop")
+        assert await node.client("workshop").label() == "made"
 
 
 async def _awaited(serving: Any) -> Any:
     return await serving
 
 
-def test_waits_for_a_hub_that_never_comes_back_end_with_their_node(started: Programs) -> None:
+async def test_waits_for_a_hub_that_never_comes_back_end_with_their_node(started: Programs) -> None:
     hub, url = started.hub()
-
-    async def story() -> None:
-        async with tw.Node(url, name="maker") as maker:
-            hub.kill()
-            await lost(maker)
-            serving = asyncio.ensure_future(_awaited(maker.serve(Workshop("made"), name="workshop")))
-            await maker.stop(10)
-            await fails(serving, tw.LinkLost)
-
-    asyncio.run(story())
+    async with tw.Node(url, name="maker") as maker:
+        hub.kill()
+        await lost(maker)
+        serving = asyncio.ensure_future(_awaited(maker.serve(Workshop("made"), name="workshop")))
+        since = perf_counter()
+        ledger = await maker.stop(10)
+        assert perf_counter() - since < SOON_S and ledger.balanced
+        await fails(serving, tw.LinkLost)
 
 
-def test_a_handler_of_a_link_that_was_lost_does_not_touch_the_calls_of_the_next_one(started: Programs) -> None:
+async def test_a_handler_of_a_link_that_was_lost_does_not_touch_the_calls_of_the_next_one(started: Programs) -> None:
     hub, url, server = started.hub_and_server()
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
-            workshop = node.client("workshop")
-            lingering = asyncio.ensure_future(workshop.linger())
-            await said(server, "lingering")
-            hub.kill()
-            await fails(lingering, tw.LinkLost)
-            await asyncio.to_thread(started.hub, url)
-            await until_served(node, "workshop")
-            call = asyncio.ensure_future(workshop.hold())
-            await said(server, "holding")
-            # The old handler ends; its call had the id that this one has now.
-            server.signal(signal.SIGUSR2)
-            await said(server, "over")
-            for _ in range(3):
-                assert await workshop.label() == "server"
-            call.cancel()
-            await said(server, "cancelled")
-
-    asyncio.run(story())
+    async with tw.Node(url, name="caller") as node:
+        workshop = node.client("workshop")
+        lingering = asyncio.ensure_future(workshop.linger())
+        await said(server, "lingering")
+        hub.kill()
+        await fails(lingering, tw.LinkLost)
+        await asyncio.to_thread(started.hub, url)
+        await until_served(node, "workshop")
+        call = asyncio.ensure_future(workshop.hold())
+        await said(server, "holding")
+        # The old handler ends; its call had the id that this one has now.
+        server.signal(signal.SIGUSR2)
+        await said(server, "over")
+        for _ in range(3):
+            assert await workshop.label() == "server"
+        call.cancel()
+        await said(server, "cancelled")
 
 
-def test_a_request_while_the_hub_is_gone_says_so_with_the_fix(started: Programs) -> None:
+async def test_a_request_while_the_hub_is_gone_says_so_with_the_fix(started: Programs) -> None:
     hub, url = started.hub()
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
-            assert repr(node).startswith(f"<Node 'caller' {url} running, ")
-            unknown = node.client("unknown")
-            with pytest.raises(tw.NoResponders, match="no service is known here: look whether"):
-                await unknown.work()
-            hub.kill()
-            await lost(node)
-            assert "running, link lost" in repr(node)
-            told = r"unknown: nobody is known to serve it, and the link of 'caller' to the hub at tide://.* is lost: call again"
-            with pytest.raises(tw.LinkLost, match=told):
-                await unknown.work()
-            with pytest.raises(tw.LinkLost, match=told):
-                await asyncio.to_thread(unknown.sync.work)
-            with pytest.raises(tw.LinkLost, match=told):
-                await anext(aiter(unknown.work()))
-            with pytest.raises(tw.LinkLost, match="try again once it is back"):
-                await node.request("a.b", None, timeout=5)
-
-    asyncio.run(story())
+    async with tw.Node(url, name="caller") as node:
+        assert repr(node).startswith(f"<Node 'caller' {url} running, ")
+        unknown = node.client("unknown")
+        with pytest.raises(tw.NoResponders, match="no service is known here: look whether"):
+            await unknown.work()
+        hub.kill()
+        await lost(node)
+        assert "running, link lost" in repr(node)
+        told = r"unknown: nobody is known to serve it, and the link of 'caller' to the hub at tide://.* is lost: call again"
+        with pytest.raises(tw.LinkLost, match=told):
+            await unknown.work()
+        with pytest.raises(tw.LinkLost, match=told):
+            await asyncio.to_thread(unknown.sync.work)
+        with pytest.raises(tw.LinkLost, match=told):
+            await anext(aiter(unknown.work()))
+        with pytest.raises(tw.LinkLost, match="try again once it is back"):
+            await node.request("a.b", None, timeout=5)
 
 
-def test_a_hub_that_hangs_does_not_keep_a_call_longer_than_its_own_time(started: Programs) -> None:
+async def test_a_hub_that_hangs_does_not_keep_a_call_longer_than_its_own_time(started: Programs) -> None:
     hub, url = started.hub()
-
-    async def story() -> None:
-        # Else the link would be given up first.
-        patient = {"links": {"link_heartbeat_ms": 60_000}}
-        async with tw.Node(url, name="caller", config=patient) as node:
-            hub.signal(signal.SIGSTOP)
-            await asyncio.to_thread(os.waitid, os.P_PID, hub.process.pid, os.WSTOPPED | os.WNOWAIT)
-            since = perf_counter()
-            with pytest.raises(
-                tw.AskTimeout, match=r"unknown: nobody is known to serve it, and the hub at tide://.* did not say"
-            ):
-                await node.client("unknown").with_(timeout=0.2).work()
-            assert perf_counter() - since < SOON_S, "it waited for the hub"
-            hub.signal(signal.SIGCONT)
-
-    asyncio.run(story())
+    # Else the link would be given up first.
+    patient = {"links": {"link_heartbeat_ms": 60_000}}
+    async with tw.Node(url, name="caller", config=patient) as node:
+        hub.signal(signal.SIGSTOP)
+        await asyncio.to_thread(os.waitid, os.P_PID, hub.process.pid, os.WSTOPPED | os.WNOWAIT)
+        since = perf_counter()
+        with pytest.raises(
+            tw.AskTimeout, match=r"unknown: nobody is known to serve it, and the hub at tide://.* did not say"
+        ):
+            await node.client("unknown").with_(timeout=0.2).work()
+        assert perf_counter() - since < SOON_S, "it waited for the hub"
+        hub.signal(signal.SIGCONT)
 
 
 def test_a_hub_shows_where_it_can_be_joined() -> None:

@@ -103,45 +103,6 @@ def test_plain_threads_call_and_serve_without_asyncio(started: Programs) -> None
         assert workshop.relay("other", "label", 10.0) == "mine"
 
 
-def test_two_instances_share_the_calls(started: Programs) -> None:
-    _, url = started.hub()
-    for name in ("one", "two"):
-        started.server(url, name)
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
-            workshop = node.client("workshop")
-            heard = await asyncio.gather(*(workshop.label() for _ in range(100)))
-            assert sorted(set(heard)) == ["one", "two"]
-            assert 30 <= heard.count("one") <= 70
-            first = {await workshop.with_(policy="first").label() for _ in range(10)}
-            assert len(first) == 1
-            assert {await workshop.with_(instance="two").label() for _ in range(10)} == {"two"}
-            answers = await workshop.with_(policy="all").label()
-            assert sorted((answer.instance, answer.result()) for answer in answers) == [("one", "one"), ("two", "two")]
-            (info,) = await node.services()
-            assert sorted(info.instances) == ["one", "two"]
-            with pytest.raises(tw.NoResponders, match="three"):
-                await workshop.with_(instance="three").label()
-
-    asyncio.run(story())
-
-
-def test_a_service_that_ended_has_no_responders_at_once(started: Programs) -> None:
-    _, url = started.hub()
-
-    async def story() -> None:
-        async with tw.Node(url, name="server") as server, tw.Node(url, name="caller") as node:
-            served = await server.serve(Workshop("here"), name="workshop")
-            await until_served(node, "workshop")
-            assert await node.client("workshop").label() == "here"
-            await served.stop()
-            with pytest.raises(tw.NoResponders):
-                await asyncio.wait_for(node.client("workshop").label(), 5)
-
-    asyncio.run(story())
-
-
 class Shop(tw.Service, visibility="public"):
     """A service with a method for each kind of caller."""
 
@@ -158,24 +119,20 @@ class Shop(tw.Service, visibility="public"):
         return "audited"
 
 
-def test_a_service_for_this_process_alone_is_invisible_to_others(started: Programs) -> None:
+async def test_a_service_for_this_process_alone_is_invisible_to_others(started: Programs) -> None:
     _, url = started.hub()
-
-    async def story() -> None:
-        async with tw.Node(url, name="server") as server:
-            await server.serve(Workshop(), name="hidden", visibility="node")
-            await server.serve(Shop())
-            async with tw.Node(url, name="caller") as node:
-                (info,) = await node.services()
-                assert (info.name, [method.name for method in info.methods]) == ("shop", ["buy", "restock"])
-                with pytest.raises(tw.NoResponders, match="hidden"):
-                    await node.client("hidden").label()
-                assert await node.client("shop").restock() == "restocked"
-                for shop in (node.client("shop"), node.client(Shop)):
-                    with pytest.raises(tw.NoSuchTarget, match="shop has no method 'audit'"):
-                        await shop.audit()
-
-    asyncio.run(story())
+    async with tw.Node(url, name="server") as server:
+        await server.serve(Workshop(), name="hidden", visibility="node")
+        await server.serve(Shop())
+        async with tw.Node(url, name="caller") as node:
+            (info,) = await node.services()
+            assert (info.name, [method.name for method in info.methods]) == ("shop", ["buy", "restock"])
+            with pytest.raises(tw.NoResponders, match="hidden"):
+                await node.client("hidden").label()
+            assert await node.client("shop").restock() == "restocked"
+            for shop in (node.client("shop"), node.client(Shop)):
+                with pytest.raises(tw.NoSuchTarget, match="shop has no method 'audit'"):
+                    await shop.audit()
 
 
 @pytest.mark.promise("P13.1")
@@ -191,16 +148,12 @@ def test_a_name_that_is_taken_is_refused(started: Programs) -> None:
 
 
 @KINDS
-def test_a_node_that_has_stopped_can_begin_again_under_its_name(started: Programs, kind: str) -> None:
+async def test_a_node_that_has_stopped_can_begin_again_under_its_name(started: Programs, kind: str) -> None:
     _, url = started.listening(started.url(kind))
-
-    async def story() -> None:
-        # The hub may read the first word of the new link before it sees the end of the old one.
-        for number in range(200):
-            async with tw.Node(url, name="caller") as node:
-                assert await node.client("workshop").plain(number) == number + 1
-
-    asyncio.run(story())
+    # The hub may read the first word of the new link before it sees the end of the old one.
+    for number in range(200):
+        async with tw.Node(url, name="caller") as node:
+            assert await node.client("workshop").plain(number) == number + 1
 
 
 def test_a_join_where_no_hub_listens_names_the_address() -> None:
@@ -239,26 +192,23 @@ def test_a_join_where_something_else_listens_says_so() -> None:
 
 
 @pytest.mark.promise("P13.93")
-def test_a_hub_that_stands_still_is_waited_for(started: Programs) -> None:
+async def test_a_hub_that_stands_still_is_waited_for(started: Programs) -> None:
     hub, url = started.hub()
     brief: Any = {"links": {"link_heartbeat_ms": 300}}
     hub.halt()
-    with pytest.raises(tw.LinkLost, match="does not answer") as told, tw.Node(url, name="caller", config=brief):
-        pass
+    with pytest.raises(tw.LinkLost, match="does not answer") as told:
+        async with tw.Node(url, name="caller", config=brief):
+            pass
     assert told.value.retryable
-
-    async def story() -> None:
-        waiting = tw.Node(url, name="caller", config=brief, join_timeout=PATIENCE_S)
-        joining = asyncio.create_task(waiting.__aenter__())
-        # The hub goes on after the first attempt, and before the last.
-        with pytest.raises(tw.LinkLost):
-            await asyncio.to_thread(_joined, tw.Node(url, name="other", config=brief))
-        hub.signal(signal.SIGCONT)
-        node = await joining
-        assert "caller" in {other.name for other in await node.nodes()}
-        await node.stop()
-
-    asyncio.run(story())
+    waiting = tw.Node(url, name="caller", config=brief, join_timeout=PATIENCE_S)
+    joining = asyncio.create_task(waiting.__aenter__())
+    # The hub goes on after the first attempt, and before the last.
+    with pytest.raises(tw.LinkLost):
+        await asyncio.to_thread(_joined, tw.Node(url, name="other", config=brief))
+    hub.signal(signal.SIGCONT)
+    node = await joining
+    assert "caller" in {other.name for other in await node.nodes()}
+    await node.stop()
 
 
 def _joined(node: tw.Node) -> None:
@@ -319,68 +269,56 @@ def test_a_wrong_url_is_refused_with_its_fix(url: str, problem: str) -> None:
         pass
 
 
-def test_a_hub_says_what_happened_when_two_nodes_serve_different_things_under_one_name(started: Programs) -> None:
+async def test_a_hub_says_what_happened_when_two_nodes_serve_different_things_under_one_name(started: Programs) -> None:
     _, url = started.hub()
-
-    async def story() -> None:
-        async with tw.Node(url, name="server") as server, tw.Node(url, name="other") as other:
-            await server.serve(Workshop("a"), name="workshop")
-            await until_served(other, "workshop")
-            with pytest.raises(tw.NameTaken, match="workshop"), contextlib.suppress(asyncio.CancelledError):
-                await other.serve({"another": lambda: 1}, name="workshop")
-
-    asyncio.run(story())
+    async with tw.Node(url, name="server") as server, tw.Node(url, name="other") as other:
+        await server.serve(Workshop("a"), name="workshop")
+        await until_served(other, "workshop")
+        with pytest.raises(tw.NameTaken, match="workshop"), contextlib.suppress(asyncio.CancelledError):
+            await other.serve({"another": lambda: 1}, name="workshop")
 
 
 @pytest.mark.promise("P13.48", "P16.28")
-def test_one_collection_ends_a_node_that_nobody_refers_to() -> None:
-    async def story() -> None:
-        async with tw.Node(name="hub") as hub:
-            url = hub.listen("tide://127.0.0.1:0").url
-            forgotten = await tw.Node(url, name="forgotten").__aenter__()
-            await hub.until(lambda now: now["links"]["nodes"] == 2, PATIENCE_S)
-            gone = weakref.ref(forgotten)
-            # Received frames are handled; nothing else is under way.
-            await asyncio.sleep(0)
+async def test_one_collection_ends_a_node_that_nobody_refers_to() -> None:
+    async with tw.Node(name="hub") as hub:
+        url = hub.listen("tide://127.0.0.1:0").url
+        forgotten = await tw.Node(url, name="forgotten").__aenter__()
+        await hub.until(lambda now: now["links"]["nodes"] == 2, PATIENCE_S)
+        gone = weakref.ref(forgotten)
+        # Received frames are handled; nothing else is under way.
+        await asyncio.sleep(0)
+        gc.collect()
+        gc.disable()
+        try:
+            del forgotten
             gc.collect()
-            gc.disable()
-            try:
-                del forgotten
-                gc.collect()
-                assert gone() is None, f"it is kept by {gc.get_referrers(gone())}"
-            finally:
-                gc.enable()
-            await hub.until(lambda now: now["links"]["nodes"] == 1, PATIENCE_S)
-
-    asyncio.run(story())
+            assert gone() is None, f"it is kept by {gc.get_referrers(gone())}"
+        finally:
+            gc.enable()
+        await hub.until(lambda now: now["links"]["nodes"] == 1, PATIENCE_S)
 
 
 @pytest.mark.promise("P13.9")
-def test_arguments_of_a_joined_node_are_checked_before_they_are_sent() -> None:
-    async def story() -> None:
-        async with tw.Node(name="hub") as hub:
-            with pytest.raises(tw.InvalidArgument, match=r"url: None is not allowed: give text such as"):
-                hub.listen(None)  # type: ignore[arg-type]
-            url = hub.listen("tide://127.0.0.1:0").url
-            await hub.serve(lambda: 1, name="one")
-            async with tw.Node(url, name="caller") as caller:
-                for headers in ({"a": 5}, {5: "a"}, 5, ["ab"]):
-                    with pytest.raises(
-                        tw.InvalidArgument, match=r"headers: .* is not allowed: give at most 56 strings"
-                    ):
-                        caller.publish("a", 1, headers=headers)  # type: ignore[arg-type]
-                    with pytest.raises(tw.InvalidArgument, match="headers: "):
-                        await caller.request("a", 1, headers=headers)  # type: ignore[arg-type]
-                with pytest.raises(tw.InvalidArgument, match=r"'tw-trace' is not allowed: .* Tidewire's own"):
-                    caller.client("one").with_(headers={"tw-trace": "x"})
-                for subject in ("$hub.services.added", "$node.1.x"):
-                    with pytest.raises(tw.InvalidSubject, match="belong to the hub or to one node"):
-                        caller.publish(subject, 1)
-                one = caller.client("one")
-            with pytest.raises(tw.NodeStopped, match="has been stopped: make a new one"):
-                await one.one()
-
-    asyncio.run(story())
+async def test_arguments_of_a_joined_node_are_checked_before_they_are_sent() -> None:
+    async with tw.Node(name="hub") as hub:
+        with pytest.raises(tw.InvalidArgument, match=r"url: None is not allowed: give text such as"):
+            hub.listen(None)  # type: ignore[arg-type]
+        url = hub.listen("tide://127.0.0.1:0").url
+        await hub.serve(lambda: 1, name="one")
+        async with tw.Node(url, name="caller") as caller:
+            for headers in ({"a": 5}, {5: "a"}, 5, ["ab"]):
+                with pytest.raises(tw.InvalidArgument, match=r"headers: .* is not allowed: give at most 56 strings"):
+                    caller.publish("a", 1, headers=headers)  # type: ignore[arg-type]
+                with pytest.raises(tw.InvalidArgument, match="headers: "):
+                    await caller.request("a", 1, headers=headers)  # type: ignore[arg-type]
+            with pytest.raises(tw.InvalidArgument, match=r"'tw-trace' is not allowed: .* Tidewire's own"):
+                caller.client("one").with_(headers={"tw-trace": "x"})
+            for subject in ("$hub.services.added", "$node.1.x"):
+                with pytest.raises(tw.InvalidSubject, match="belong to the hub or to one node"):
+                    caller.publish(subject, 1)
+            one = caller.client("one")
+        with pytest.raises(tw.NodeStopped, match="has been stopped: make a new one"):
+            await one.one()
 
 
 @pytest.mark.promise("P13.49")

@@ -27,7 +27,6 @@ def free_port() -> int:
         return port
 
 
-KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
 SECRET = "correct horse"
 
 
@@ -60,16 +59,13 @@ def test_the_first_place_decides_about_tokens_and_later_ones_that_differ_are_ref
                 pass
 
 
-def test_a_place_may_be_awaited_as_what_is_served_is() -> None:
-    async def story() -> None:
-        async with tw.Node(name="hub") as hub:
-            listener = await hub.listen("tide://127.0.0.1:0")
-            async with tw.Node(listener.url, name="node"):
-                assert hub.statistics()["links"]["nodes"] == 2
-            with pytest.raises(tw.ConfigError, match="can't listen at"):
-                await hub.listen(listener.url)
-
-    asyncio.run(story())
+async def test_a_place_may_be_awaited_as_what_is_served_is() -> None:
+    async with tw.Node(name="hub") as hub:
+        listener = await hub.listen("tide://127.0.0.1:0")
+        async with tw.Node(listener.url, name="node"):
+            assert hub.statistics()["links"]["nodes"] == 2
+        with pytest.raises(tw.ConfigError, match="can't listen at"):
+            await hub.listen(listener.url)
 
 
 def test_one_token_is_no_list_of_them() -> None:
@@ -77,56 +73,48 @@ def test_one_token_is_no_list_of_them() -> None:
         hub.listen("tide://127.0.0.1:0", tokens=tw.Token(SECRET))  # type: ignore[arg-type]
 
 
-def test_a_token_allows_what_it_says_and_nothing_else() -> None:
+async def test_a_token_allows_what_it_says_and_nothing_else() -> None:
     everything = tw.Token("all of it all")
     reader = tw.Token("only reading", user="rita", subscribe=("$hub.>",), call=("svc.workshop.*.label", "$hub.>"))
     maker = tw.Token("only serving", user="max", subscribe=("$hub.>",), call=("$hub.>",), serve=("workshop",))
-
-    async def story() -> None:
-        async with tw.Node(name="hub") as hub:
-            url = hub.listen("tide://127.0.0.1:0", tokens=[everything, reader, maker]).url
-            async with tw.Node(url, name="maker", token=maker.token) as server:
-                await server.serve(Workshop("made"), name="workshop")
+    async with tw.Node(name="hub") as hub:
+        url = hub.listen("tide://127.0.0.1:0", tokens=[everything, reader, maker]).url
+        async with tw.Node(url, name="maker", token=maker.token) as server:
+            await server.serve(Workshop("made"), name="workshop")
+            with pytest.raises(tw.Unauthorized, match="this token may not serve"):
+                await server.serve(Workshop("made"), name="other")
+            async with tw.Node(url, name="reader", token=reader.token) as node:
+                workshop = node.client("workshop")
+                assert await workshop.label() == "made"
+                with pytest.raises(tw.Unauthorized, match=r"svc\.workshop\..*\.echo"):
+                    await workshop.echo(1)
                 with pytest.raises(tw.Unauthorized, match="this token may not serve"):
-                    await server.serve(Workshop("made"), name="other")
-                async with tw.Node(url, name="reader", token=reader.token) as node:
-                    workshop = node.client("workshop")
-                    assert await workshop.label() == "made"
-                    with pytest.raises(tw.Unauthorized, match=r"svc\.workshop\..*\.echo"):
-                        await workshop.echo(1)
-                    with pytest.raises(tw.Unauthorized, match="this token may not serve"):
-                        await node.serve(Workshop(), name="more")
-                await until_served(hub, "workshop")
-                assert await hub.client("workshop").label() == "made"
-
-    asyncio.run(story())
+                    await node.serve(Workshop(), name="more")
+            await until_served(hub, "workshop")
+            assert await hub.client("workshop").label() == "made"
 
 
 @pytest.mark.promise("P13.10")
-def test_a_publish_that_the_token_forbids_reaches_nobody() -> None:
+async def test_a_publish_that_the_token_forbids_reaches_nobody() -> None:
     quiet = tw.Token("say this only", publish=("news.small",))
+    async with tw.Node(name="hub") as hub:
+        url = hub.listen("tide://127.0.0.1:0", tokens=[tw.Token("all of it all"), quiet]).url
+        heard: asyncio.Queue[tuple[str, Any]] = asyncio.Queue(1_000)
 
-    async def story() -> None:
-        async with tw.Node(name="hub") as hub:
-            url = hub.listen("tide://127.0.0.1:0", tokens=[tw.Token("all of it all"), quiet]).url
-            heard: asyncio.Queue[tuple[str, Any]] = asyncio.Queue(1_000)
+        def hear(message: Any, ctx: tw.Context) -> None:
+            heard.put_nowait((ctx.subject or "", message))
 
-            def hear(message: Any, ctx: tw.Context) -> None:
-                heard.put_nowait((ctx.subject or "", message))
-
-            await hub.subscribe("news.*", hear)
-            async with tw.Node(url, name="quiet", token=quiet.token) as node:
-                await node.subscribe("news.large", hear)
-                with pytest.raises(
-                    tw.Unauthorized, match=r"^news\.large: the token of this node allows to publish on news\.small: "
-                ):
-                    node.publish("news.large", 1)
-                node.publish("news.small", 2)
-                assert await asyncio.wait_for(heard.get(), 30) == ("news.small", 2)
-                assert heard.empty()
-                assert heard.empty()
-
-    asyncio.run(story())
+        await hub.subscribe("news.*", hear)
+        async with tw.Node(url, name="quiet", token=quiet.token) as node:
+            await node.subscribe("news.large", hear)
+            with pytest.raises(
+                tw.Unauthorized, match=r"^news\.large: the token of this node allows to publish on news\.small: "
+            ):
+                node.publish("news.large", 1)
+            node.publish("news.small", 2)
+            assert await asyncio.wait_for(heard.get(), 30) == ("news.small", 2)
+            assert heard.empty()
+            assert heard.empty()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "example.org"])
@@ -153,33 +141,20 @@ def test_a_second_signal_does_not_wait_for_the_calls_in_progress(started: Progra
     assert caller.ended() != 0
 
 
-def test_a_port_that_is_taken_is_named() -> None:
-    with tw.Node(name="one") as one, tw.Node(name="two") as two:
-        url = one.listen("tide://127.0.0.1:0").url
-        with pytest.raises(tw.ConfigError, match=f"can't listen at {url}"):
-            two.listen(url)
-        # It is none the worse for it.
-        with tw.Node(two.listen("tide://127.0.0.1:0").url, name="caller"):
-            pass
-
-
-def test_a_hub_that_closes_a_place_keeps_those_who_joined_there() -> None:
-    async def story() -> None:
-        async with tw.Node(name="hub") as hub:
-            first, second = hub.listen("tide://127.0.0.1:0"), hub.listen("tide://127.0.0.1:0")
-            await hub.serve(Workshop("here"), name="workshop")
-            async with tw.Node(first.url, name="caller") as node:
-                first.close()
-                with pytest.raises(tw.LinkLost):
-                    await late(first.url)
-                assert await node.client("workshop").label() == "here"
-                await late(second.url)
-
+async def test_a_hub_that_closes_a_place_keeps_those_who_joined_there() -> None:
     async def late(url: str) -> None:
         async with tw.Node(url, name="late") as node:
             assert await node.client("workshop").label() == "here"
 
-    asyncio.run(story())
+    async with tw.Node(name="hub") as hub:
+        first, second = hub.listen("tide://127.0.0.1:0"), hub.listen("tide://127.0.0.1:0")
+        await hub.serve(Workshop("here"), name="workshop")
+        async with tw.Node(first.url, name="caller") as node:
+            first.close()
+            with pytest.raises(tw.LinkLost):
+                await late(first.url)
+            assert await node.client("workshop").label() == "here"
+            await late(second.url)
 
 
 def test_a_socket_that_a_killed_hub_left_behind_is_replaced(started: Programs) -> None:

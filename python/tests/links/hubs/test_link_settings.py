@@ -104,46 +104,30 @@ def test_up_takes_settings_and_names_what_is_wrong_with_them() -> None:
     )
 
 
-def test_a_hub_keeps_what_it_was_told_to(started: Programs) -> None:
-    env = {"TIDEWIRE_LINKS__LINK_IN_FLIGHT": "24"}
-    limits = "links.payload_bytes=100000", "links.link_subscriptions=9"
-    hub = started.run(
-        "-m",
-        "tidewire",
-        "up",
-        "--json",
-        "--listen",
-        "tide://127.0.0.1:0",
-        "--set",
-        limits[0],
-        "--set",
-        limits[1],
-        env=env,
-    )
-    url = hub.line().split('"')[-2]
+async def test_a_hub_keeps_what_it_was_told_to(started: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    sets = ("--set", "links.payload_bytes=100000", "--set", "links.link_subscriptions=9")
+    monkeypatch.setenv("TIDEWIRE_LINKS__LINK_IN_FLIGHT", "24")
+    _, url = started.hub("tide://127.0.0.1:0", *sets)
+    monkeypatch.delenv("TIDEWIRE_LINKS__LINK_IN_FLIGHT")
     server = started.server(url)
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
-            workshop = node.client("workshop")
-            assert len(await workshop.echo(bytes(90_000))) == 90_000
-            with pytest.raises(tw.PayloadTooLarge, match=r"payload_bytes=100000 of the other side: send less"):
-                await workshop.echo(bytes(110_000))
-            held = [asyncio.ensure_future(workshop.hold()) for _ in range(22)]
-            for _ in held:
-                await asyncio.to_thread(server.expect, "holding")
-            with pytest.raises(tw.LimitExceeded, match="link_in_flight=24: so many calls are open"):
-                await workshop.label()
-            for call in held:
-                call.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await call
-            assert await workshop.label() == "server"
-            with pytest.raises(tw.LimitExceeded, match="link_subscriptions=9 is exceeded"):
-                for number in range(10):
-                    await node.subscribe(f"some.{number}", print)
-
-    asyncio.run(story())
+    async with tw.Node(url, name="caller") as node:
+        workshop = node.client("workshop")
+        assert len(await workshop.echo(bytes(90_000))) == 90_000
+        with pytest.raises(tw.PayloadTooLarge, match=r"payload_bytes=100000 of the other side: send less"):
+            await workshop.echo(bytes(110_000))
+        held = [asyncio.ensure_future(workshop.hold()) for _ in range(22)]
+        for _ in held:
+            await asyncio.to_thread(server.expect, "holding")
+        with pytest.raises(tw.LimitExceeded, match="link_in_flight=24: so many calls are open"):
+            await workshop.label()
+        for call in held:
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+        assert await workshop.label() == "server"
+        with pytest.raises(tw.LimitExceeded, match="link_subscriptions=9 is exceeded"):
+            for number in range(10):
+                await node.subscribe(f"some.{number}", print)
 
 
 @pytest.mark.parametrize("scheme", ["tide", "ws", "tide+unix"])
@@ -159,22 +143,18 @@ def test_one_node_more_than_a_hub_takes_is_told_so(started: Programs, scheme: st
         pass
 
 
-def test_small_chunks_and_small_writes_carry_the_same_values() -> None:
+async def test_small_chunks_and_small_writes_carry_the_same_values() -> None:
     settings = links(link_chunk_bytes=1024, link_batch_bytes=4096, link_batch_frames=7)
-
-    async def story() -> None:
-        async with tw.Node(name="hub", config=settings) as hub:
-            url = hub.listen("tide://127.0.0.1:0").url
-            async with tw.Node(url, name="server", config=settings) as server, tw.Node(url, name="caller") as caller:
-                await server.serve(Echo(), name="echo")
-                echo = caller.client("echo")
-                values = [bytes([number]) * (number * 1_000) for number in range(60)]
-                assert await asyncio.gather(*(echo.echo(value) for value in values)) == values
-
-    asyncio.run(story())
+    async with tw.Node(name="hub", config=settings) as hub:
+        url = hub.listen("tide://127.0.0.1:0").url
+        async with tw.Node(url, name="server", config=settings) as server, tw.Node(url, name="caller") as caller:
+            await server.serve(Echo(), name="echo")
+            echo = caller.client("echo")
+            values = [bytes([number]) * (number * 1_000) for number in range(60)]
+            assert await asyncio.gather(*(echo.echo(value) for value in values)) == values
 
 
-def test_streams_and_what_is_given_keep_to_the_settings_of_their_nodes() -> None:
+async def test_streams_and_what_is_given_keep_to_the_settings_of_their_nodes() -> None:
     written = 0
 
     async def count() -> AsyncIterator[int]:
@@ -187,25 +167,21 @@ def test_streams_and_what_is_given_keep_to_the_settings_of_their_nodes() -> None
         kept.extend(functions)
 
     kept: list[Any] = []
-
-    async def story() -> None:
-        async with tw.Node(name="hub") as hub:
-            url = hub.listen("tide://127.0.0.1:0").url
-            small = links(stream_credit=2, remote_objects=3, remote_lease_ms=200)
-            async with tw.Node(url, name="server") as server, tw.Node(url, name="caller", config=small) as caller:
-                await server.serve({"count": count, "keep": keep}, name="desk")
-                await until_served(caller, "desk")
-                desk = caller.client("desk")
-                async with desk.count() as stream:
-                    assert await anext(stream) == 0
-                    await desk.keep([])
-                    assert written <= 2 + tw.ServiceConfig().stream_ahead + 2
-                with pytest.raises(tw.LimitExceeded, match="remote_objects=3"):
-                    await desk.keep([functools.partial(int, n) for n in range(4)])
-                await desk.keep([functools.partial(int, "7")])
-                assert await kept[0]() == 7
-                await caller.until(lambda now: now["remote"]["given"] == 0, timeout=20)
-                with pytest.raises(tw.RemoteGone):
-                    await kept[0]()
-
-    asyncio.run(asyncio.wait_for(story(), 30))
+    async with tw.Node(name="hub") as hub:
+        url = hub.listen("tide://127.0.0.1:0").url
+        small = links(stream_credit=2, remote_objects=3, remote_lease_ms=200)
+        async with tw.Node(url, name="server") as server, tw.Node(url, name="caller", config=small) as caller:
+            await server.serve({"count": count, "keep": keep}, name="desk")
+            await until_served(caller, "desk")
+            desk = caller.client("desk")
+            async with desk.count() as stream:
+                assert await anext(stream) == 0
+                await desk.keep([])
+                assert written <= 2 + tw.ServiceConfig().stream_ahead + 2
+            with pytest.raises(tw.LimitExceeded, match="remote_objects=3"):
+                await desk.keep([functools.partial(int, n) for n in range(4)])
+            await desk.keep([functools.partial(int, "7")])
+            assert await kept[0]() == 7
+            await caller.until(lambda now: now["remote"]["given"] == 0, timeout=20)
+            with pytest.raises(tw.RemoteGone):
+                await kept[0]()

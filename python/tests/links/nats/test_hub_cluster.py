@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from home_support import PATIENCE, nats_server, story
+from home_support import PATIENCE, nats_server
 from link_processes import Program, Programs
 
 TOKEN = "a-long-secret"
@@ -52,7 +52,6 @@ def cluster() -> Iterator[str]:
         yield url
 
 
-@story
 async def test_nodes_and_http_clients_of_a_hub_reach_the_cluster_and_it_them(cluster: str, started: Programs) -> None:
     async with tw.Node(cluster, name="far") as far:
         await far.serve(Bank(), name="bank")
@@ -82,7 +81,6 @@ async def test_nodes_and_http_clients_of_a_hub_reach_the_cluster_and_it_them(clu
             assert await asyncio.to_thread(program.ended) == 0
 
 
-@story
 async def test_a_hub_that_is_killed_and_started_again_is_in_the_cluster_again(cluster: str, started: Programs) -> None:
     async with tw.Node(cluster, name="far") as far:
         await far.serve(Bank(), name="bank")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from home_support import SERVERS, story
+from home_support import SERVERS
 from link_processes import PATIENCE_S, PROGRAMS, Program
 from link_programs import CREDIT, Workshop, until_served
 from link_stories import fails, said
@@ -74,7 +74,6 @@ def workshop(url: str, name: str = "far", instance: str = "one", **env: str) -> 
         program.kill()
 
 
-@story
 async def test_processes_call_each_other_as_at_a_hub() -> None:
     with served() as server, workshop(server.url) as program:
         async with tw.Node(server.url, name="near") as node:
@@ -99,7 +98,6 @@ async def test_processes_call_each_other_as_at_a_hub() -> None:
                 await node.request("nobody.there", 1, timeout=PATIENCE_S)
 
 
-@story
 async def test_long_values_are_sent_in_parts_and_arrive_whole() -> None:
     with served() as server, workshop(server.url):
         async with tw.Node(server.url, name="near") as node:
@@ -108,7 +106,6 @@ async def test_long_values_are_sent_in_parts_and_arrive_whole() -> None:
             assert echoed == sent and small == 1
 
 
-@story
 async def test_a_slow_reader_holds_the_writer_back() -> None:
     with served() as server, workshop(server.url) as program:
         async with tw.Node(server.url, name="near") as node:
@@ -125,7 +122,6 @@ async def test_a_slow_reader_holds_the_writer_back() -> None:
             assert total == 20_000_000
 
 
-@story
 async def test_functions_that_are_given_are_called_in_the_other_process() -> None:
     with served() as server, workshop(server.url) as program:
         async with tw.Node(server.url, name="near") as node:
@@ -140,7 +136,6 @@ async def test_functions_that_are_given_are_called_in_the_other_process() -> Non
             await node.until(lambda now: now["remote"]["given"] == 0, PATIENCE_S)
 
 
-@story
 async def test_calls_to_a_process_that_is_killed_fail_soon_and_go_elsewhere() -> None:
     with served() as server, workshop(server.url, "far", "one") as first:
         async with tw.Node(server.url, name="near") as node:
@@ -158,7 +153,6 @@ async def test_calls_to_a_process_that_is_killed_fail_soon_and_go_elsewhere() ->
                 await until_served(node, "workshop", 1)
 
 
-@story
 async def test_a_process_that_is_killed_can_be_started_again_at_once() -> None:
     with served() as server:
         async with tw.Node(server.url, name="near") as node:
@@ -168,7 +162,6 @@ async def test_a_process_that_is_killed_can_be_started_again_at_once() -> None:
                     assert await node.client(Workshop).label() == "far"
 
 
-@story
 async def test_a_process_that_stands_still_is_gone_after_two_heartbeats() -> None:
     with served() as server:
         config = {"links": {"link_heartbeat_ms": 500}}
@@ -189,7 +182,6 @@ async def test_a_process_that_stands_still_is_gone_after_two_heartbeats() -> Non
                 assert await node.client(Workshop).echo(1) == 1
 
 
-@story
 async def test_calls_fail_with_the_server_and_go_on_with_the_next_one() -> None:
     with served() as server, workshop(server.url) as program:
         async with tw.Node(server.url, name="near") as node:
@@ -205,7 +197,6 @@ async def test_calls_fail_with_the_server_and_go_on_with_the_next_one() -> None:
 
 
 @pytest.mark.promise("P17.106")
-@story
 async def test_calls_say_that_the_connection_is_lost_until_all_nodes_are_met_again() -> None:
     with served() as server:
         async with tw.Node(server.url, name="near") as near, tw.Node(server.url, name="far") as far:
@@ -240,7 +231,6 @@ async def test_calls_say_that_the_connection_is_lost_until_all_nodes_are_met_aga
             assert kinds == [{(tw.LinkLost, True)}] * len(calls), errors
 
 
-@story
 async def test_a_name_is_that_of_one_node() -> None:
     with served() as server:
         async with tw.Node(server.url, name="near") as node:
@@ -250,7 +240,6 @@ async def test_a_name_is_that_of_one_node() -> None:
             assert [info.name for info in await node.nodes()] == ["near"]
 
 
-@story
 async def test_agents_are_found_and_asked_wherever_they_live() -> None:
     with served() as server:
         async with tw.Node(server.url, name="a") as a, tw.Node(server.url, name="b") as b:
@@ -262,7 +251,6 @@ async def test_agents_are_found_and_asked_wherever_they_live() -> None:
                 await b.agent(lambda number: number, id="adder")
 
 
-@story
 async def test_published_messages_come_once_and_in_order_to_all_subscribers() -> None:
     with served() as server:
         async with tw.Node(server.url, name="a") as a:
@@ -303,7 +291,6 @@ async def test_published_messages_come_once_and_in_order_to_all_subscribers() ->
                 assert all(one and one == sorted(one) for one in of_group), "each member has some, in order"
 
 
-@story
 async def test_requests_find_their_responders_and_long_messages_come_whole() -> None:
     with served() as server:
         async with tw.Node(server.url, name="a") as a:
@@ -324,7 +311,6 @@ async def test_requests_find_their_responders_and_long_messages_come_whole() -> 
                 await asyncio.wait_for(came.wait(), PATIENCE_S)
 
 
-@story
 async def test_errors_at_the_start_are_named(tmp_path: Path) -> None:
     with pytest.raises(tw.LinkLost, match=r"NATS at 127.0.0.1:1: can't be reached"):
         async with tw.Node("nats://127.0.0.1:1"):
@@ -352,7 +338,6 @@ async def test_errors_at_the_start_are_named(tmp_path: Path) -> None:
             pass
 
 
-@story
 async def test_clients_of_a_hub_on_nats_reach_the_cluster() -> None:
     with served() as server, workshop(server.url):
         async with tw.Node(server.url, name="gate") as gate:

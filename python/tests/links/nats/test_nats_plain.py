@@ -18,7 +18,7 @@ import nats.errors
 import nats.micro
 import pytest
 import tidewire as tw
-from home_support import PATIENCE, nats_server, story
+from home_support import PATIENCE, nats_server
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
@@ -157,7 +157,6 @@ async def refused(plain: Client, subject: str, value: Any = None, **headers: str
     return code, line, problem
 
 
-@story
 async def test_a_client_calls_with_json_and_gets_json() -> None:
     with nats_server() as url:
         async with shop(url), client(url) as plain:
@@ -179,7 +178,6 @@ async def test_a_client_calls_with_json_and_gets_json() -> None:
             assert [len(text) for text in await asyncio.gather(*calls)] == list(range(300))
 
 
-@story
 async def test_an_error_has_a_code_and_a_reason() -> None:
     with nats_server() as url:
         async with shop(url) as (node, served, _), client(url) as plain:
@@ -212,7 +210,6 @@ async def test_an_error_has_a_code_and_a_reason() -> None:
             assert await asked(plain, "svc.shop.hold") == "held"
 
 
-@story
 async def test_services_answer_as_the_micro_protocol_has_it() -> None:
     with nats_server() as url:
         async with (
@@ -253,7 +250,6 @@ async def test_services_answer_as_the_micro_protocol_has_it() -> None:
 
 
 @pytest.mark.promise("P17.115")
-@story
 async def test_each_answer_of_an_instance_has_the_version_of_that_instance() -> None:
     with nats_server() as url:
         async with (
@@ -273,7 +269,6 @@ async def test_each_answer_of_an_instance_has_the_version_of_that_instance() -> 
 
 
 @pytest.mark.promise("P17.115")
-@story
 async def test_an_instance_that_comes_back_with_another_version_says_so() -> None:
     with nats_server() as url:
         async with shop(url, "one", "a", version="1.0.0") as (node, served, handle), client(url) as plain:
@@ -286,7 +281,6 @@ async def test_an_instance_that_comes_back_with_another_version_says_so() -> Non
             assert info["version"] == "1.1.0"
 
 
-@story
 async def test_a_service_of_nats_answers_in_the_same_form() -> None:
     """The client of nats-py asks a service of its own, and one of a node."""
     with nats_server() as url:
@@ -305,7 +299,6 @@ async def test_a_service_of_nats_answers_in_the_same_form() -> None:
             await own.stop()
 
 
-@story
 async def test_an_instance_that_has_gone_gets_no_requests_and_one_that_comes_does() -> None:
     with nats_server() as url:
         async with shop(url, "stays", "stays"), shop(url, "goes", "0") as (node, _, handle), client(url) as plain:
@@ -322,7 +315,6 @@ async def test_an_instance_that_has_gone_gets_no_requests_and_one_that_comes_doe
                 await offered(plain, f"$SRV.PING.shop.{number + 1}")
 
 
-@story
 async def test_a_node_that_stops_answers_what_was_asked_before() -> None:
     with nats_server() as url:
         async with client(url) as plain:
@@ -336,7 +328,6 @@ async def test_a_node_that_stops_answers_what_was_asked_before() -> None:
                 await plain.request("svc.shop.hold", b"", timeout=PATIENCE)
 
 
-@story
 async def test_nodes_without_anything_public_have_no_gateway() -> None:
     with nats_server() as url:
         async with tw.Node(url, name="office") as node, client(url) as plain:
