@@ -7,7 +7,7 @@ use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HeaderMap, WWW_AUTHENTICATE};
 use tidewire_link::Access;
 use tidewire_proto::generated::errors::ErrorCode;
-use tidewire_proto::subject::grammar::{instance_subject, service_subject};
+use tidewire_proto::subject::grammar::{Target, instance_subject, service_subject, target};
 
 use crate::catalog::Service;
 use crate::problem::Problem;
@@ -74,6 +74,10 @@ impl Caller {
 
     /// Fails if the token does not allow to publish on the subject.
     pub fn check_publish(&self, access: &Access, subject: &str) -> Result<(), Problem> {
+        if let Some(Target::Service { .. } | Target::Instance { .. }) = target(subject) {
+            let text = format!("subject: {subject:?} takes calls alone: POST /services/NAME/METHOD calls a method");
+            return Err(Problem::new(ErrorCode::InvalidSubject, text));
+        }
         let is_of_protocol = subject.starts_with('$');
         if !is_of_protocol && access.may_publish(self.grant, subject) {
             return Ok(());

@@ -17,12 +17,13 @@ use crate::json::{arguments, to_json};
 use crate::problem::Problem;
 use crate::request;
 use crate::routes::{RequestHead, only};
+use crate::schema::restore_integers;
 use crate::server::Shared;
 use crate::streams;
 
 pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead, body: Incoming) -> Result<Answer, Problem> {
     let [_, service, method] = head.path.as_slice() else {
-        return Err(Problem::nothing("path: a call is POST /services/NAME/METHOD"));
+        return Err(Problem::nothing(format!("{}: a call is POST /services/NAME/METHOD", head.shown_path())));
     };
     only(head, &[Method::POST])?;
     let caller = Caller::of(shared, &head.headers).await?;
@@ -32,15 +33,23 @@ pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead, body: Incom
     let form = if method.stream { Some(stream_form(&head.headers)?) } else { None };
     let body = request::read(shared, body).await?;
     check_json(&head.headers, &body.bytes)?;
-    let arguments = arguments(&body.bytes).map_err(Problem::invalid)?;
-    drop(body);
-    match form {
+    let arguments = read_arguments(method, &body.bytes)?;
+    let done = match form {
         Some(form) => streams::of_method(shared, client.stream(&method.name, &arguments), form).await,
-        None => {
-            let result: Value = client.call(&method.name, &arguments).await?;
-            Ok(json(to_json(&result)))
-        }
-    }
+        None => client
+            .call(&method.name, &arguments)
+            .await
+            .map(|result: Value| json(to_json(&result)))
+            .map_err(Problem::from),
+    };
+    done.map_err(|problem| problem.explained(&service.info.name, method, &body.bytes))
+}
+
+/// The arguments in a body, with the integers that the method wants.
+pub(crate) fn read_arguments(method: &MethodInfo, body: &[u8]) -> Result<Value, Problem> {
+    let mut read = arguments(body).map_err(Problem::invalid)?;
+    restore_integers(&method.parameters, &mut read);
+    Ok(read)
 }
 
 /// A public method.
@@ -49,12 +58,14 @@ pub(crate) fn found<'a>(
     service: &str,
     method: &str,
 ) -> Result<(&'a Service, &'a MethodInfo), Problem> {
-    let found = services.get(service).and_then(|known| Some((known, known.method(method)?)));
-    found.ok_or_else(|| {
-        Problem::nothing(format!(
-            "{service:?} has no public method {method:?}, or nobody serves it now: /openapi.json has those that there are"
-        ))
-    })
+    let Some(known) = services.get(service) else {
+        let text = format!("no public service has the name {service:?}, or nobody serves it now");
+        return Err(Problem::nothing(format!("{text}: /openapi.json lists all")));
+    };
+    known
+        .method(method)
+        .map(|found| (known, found))
+        .ok_or_else(|| Problem::nothing(format!("{service} has no public method {method:?}: /openapi.json lists all")))
 }
 
 /// The client of a method, with the options of its caller.

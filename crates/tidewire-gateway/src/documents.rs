@@ -22,21 +22,28 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead) -> Result<Answer, Problem> {
     if let Some(("files", parts)) = head.path.split_first().map(|(first, parts)| (first.as_str(), parts)) {
         only(head, &[Method::GET])?;
-        return shared.files.answer(parts).ok_or_else(|| Problem::nothing("path: there is no file of this name"));
+        return shared
+            .files
+            .answer(parts)
+            .ok_or_else(|| Problem::nothing(format!("{}: no file has this name", head.shown_path())));
     }
     let path: Vec<&str> = head.path.iter().map(String::as_str).collect();
-    let is_known =
-        matches!(*path, ["" | "healthz" | "readyz" | "metrics" | "openapi.json"] | ["docs", "page.js" | "page.css"]);
+    let is_known = matches!(
+        *path,
+        ["" | "docs" | "healthz" | "readyz" | "metrics" | "openapi.json"] | ["docs", "" | "page.js" | "page.css"]
+    );
     if !is_known {
-        return Err(Problem::nothing(
-            "path: there is /services/NAME/METHOD, /subjects/SUBJECT, /openapi.json, /mcp, /healthz, /readyz and /metrics",
-        ));
+        return Err(Problem::nothing(format!(
+            "{}: nothing is there: there is /services/NAME/METHOD, /subjects/SUBJECT, /openapi.json, /docs, /mcp, /healthz, \
+             /readyz and /metrics",
+            head.shown_path()
+        )));
     }
     only(head, &[Method::GET])?;
     Ok(match *path {
         ["healthz"] => text(StatusCode::OK, "alive\n"),
         ["readyz"] => ready(shared),
-        [""] => page("text/html; charset=utf-8", PAGE),
+        ["" | "docs"] | ["docs", ""] => page("text/html; charset=utf-8", PAGE),
         ["docs", "page.js"] => page("text/javascript; charset=utf-8", SCRIPT),
         ["docs", "page.css"] => page("text/css; charset=utf-8", STYLE),
         ["metrics"] => {

@@ -40,6 +40,7 @@ mod options;
 mod problem;
 mod request;
 mod routes;
+mod schema;
 mod server;
 mod streams;
 mod subjects;

@@ -1,5 +1,7 @@
 //! The description of the public services: OpenAPI 3.1, made of the schemas that they declare.
 
+use std::collections::{BTreeMap, HashMap};
+
 use serde_json::{Map, Value, json};
 use tidewire_node::MethodInfo;
 
@@ -7,16 +9,20 @@ use crate::caller::Caller;
 use crate::catalog::Services;
 use crate::server::Shared;
 
+/// The schemas of the gateway itself.
+const SCHEMAS: &str = include_str!("openapi_schemas.json");
+const PREFIX: &str = "#/components/schemas/";
+
 /// Describes the methods that a caller may call.
 pub(crate) fn description(shared: &Shared, caller: &Caller, services: &Services) -> Value {
-    let (mut paths, mut schemas) = (Map::new(), own_schemas());
-    let mut tags = Vec::new();
+    let mut components = Components::new();
+    let (mut paths, mut tags) = (Map::new(), Vec::new());
     for service in services.values() {
         let name = &service.info.name;
         for method in &service.info.methods {
             if caller.may_call(&shared.access, service, &method.name) {
                 let path = format!("/services/{name}/{}", method.name);
-                paths.insert(path, json!({ "post": operation(name, method, &mut schemas) }));
+                paths.insert(path, json!({ "post": operation(name, method, &mut components) }));
             }
         }
         tags.push(json!({ "name": name, "description": service.info.description }));
@@ -30,7 +36,7 @@ pub(crate) fn description(shared: &Shared, caller: &Caller, services: &Services)
         },
         "tags": tags,
         "paths": paths,
-        "components": { "schemas": schemas },
+        "components": { "schemas": components.schemas },
     });
     if !shared.is_open() {
         made["components"]["securitySchemes"] = json!({ "token": { "type": "http", "scheme": "bearer" } });
@@ -39,12 +45,12 @@ pub(crate) fn description(shared: &Shared, caller: &Caller, services: &Services)
     made
 }
 
-fn operation(service: &str, method: &MethodInfo, schemas: &mut Map<String, Value>) -> Value {
+fn operation(service: &str, method: &MethodInfo, components: &mut Components) -> Value {
     let title = format!("{service}.{}", method.name);
-    let parameters = hoisted(&method.parameters, &format!("{title}.arguments"), schemas, Form::Input);
-    let result = hoisted(&method.result, &format!("{title}.result"), schemas, Form::Output);
+    let parameters = components.add(&method.parameters, service, Form::Input);
+    let result = components.add(&method.result, service, Form::Output);
     let has_required = parameters.get("required").and_then(Value::as_array).is_some_and(|names| !names.is_empty());
-    let arguments = json!({ "anyOf": [parameters, positional(&parameters)] });
+    let arguments = json!({ "anyOf": [by_name(&parameters), positional(&parameters)] });
     let answers = if method.stream {
         let item = json!({ "schema": { "type": "string" }, "x-item-schema": result });
         json!({ "application/x-ndjson": item.clone(), "text/event-stream": item })
@@ -74,11 +80,32 @@ fn operation(service: &str, method: &MethodInfo, schemas: &mut Map<String, Value
     made
 }
 
+/// The arguments by name. Those of a parameter that takes all that follow have no name.
+fn by_name(parameters: &Value) -> Value {
+    let mut named = parameters.clone();
+    if let Some(properties) = named.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.retain(|_, schema| schema.get("x-rest").is_none());
+    }
+    named
+}
+
 /// The same arguments by position.
 fn positional(parameters: &Value) -> Value {
-    let properties = parameters.get("properties").and_then(Value::as_object);
-    let items: Vec<Value> = properties.map(|of| of.values().cloned().collect()).unwrap_or_default();
-    json!({ "type": "array", "prefixItems": items })
+    let properties = parameters.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+    let (rest, places): (Vec<_>, Vec<_>) =
+        properties.into_iter().partition(|(_, schema)| schema.get("x-rest").is_some());
+    let required = parameters.get("required").and_then(Value::as_array).map_or(0, Vec::len);
+    let mut made = json!({ "type": "array", "minItems": required });
+    match rest.into_iter().next() {
+        Some((_, schema)) => made["items"] = schema["items"].clone(),
+        None => made["maxItems"] = places.len().into(),
+    }
+    if !places.is_empty() {
+        made["prefixItems"] = places.into_iter().map(|(_, schema)| schema).collect();
+    } else if made.get("items").is_none() {
+        made["items"] = json!({});
+    }
+    made
 }
 
 /// Direction of a value.
@@ -88,32 +115,97 @@ enum Form {
     Output,
 }
 
-/// A schema as a part of the description: its definitions move to those of all, under names of
-/// their own, as references are read from the root of the document.
-fn hoisted(schema: &Value, title: &str, schemas: &mut Map<String, Value>, form: Form) -> Value {
-    let mut schema = schema.clone();
-    let defined = schema.as_object_mut().and_then(|schema| schema.remove("$defs"));
-    if let Some(schema) = schema.as_object_mut() {
-        schema.remove("$schema");
-    }
-    rewrite(&mut schema, title, form);
-    for (name, mut one) in defined.as_ref().and_then(Value::as_object).cloned().unwrap_or_default() {
-        rewrite(&mut one, title, form);
-        schemas.insert(component(title, &name), one);
-    }
-    schema
+/// The schemas that others refer to: one for each type, whatever methods name it.
+struct Components {
+    schemas: Map<String, Value>,
+    /// Their names, by the content of them and of those that they refer to.
+    names: HashMap<String, String>,
 }
 
-fn rewrite(schema: &mut Value, title: &str, form: Form) {
+impl Components {
+    fn new() -> Self {
+        Self { schemas: serde_json::from_str(SCHEMAS).unwrap_or_default(), names: HashMap::new() }
+    }
+
+    /// A schema as a part of the description. References are read from the root of the document, so
+    /// the definitions of the schema move there.
+    fn add(&mut self, schema: &Value, service: &str, form: Form) -> Value {
+        let mut schema = schema.clone();
+        let defined = schema.as_object_mut().and_then(|schema| schema.remove("$defs"));
+        if let Some(schema) = schema.as_object_mut() {
+            schema.remove("$schema");
+        }
+        let defined = defined.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+        let (mut names, mut new) = (HashMap::new(), Vec::new());
+        for name in defined.keys() {
+            let mut parts = BTreeMap::new();
+            reachable(name, &defined, &mut parts);
+            let text = Value::from_iter(parts).to_string();
+            let is_binary = form == Form::Output && text.contains("contentEncoding");
+            let content = format!("{name} {is_binary} {text}");
+            let known = self.names.get(&content).cloned();
+            let chosen = known.unwrap_or_else(|| {
+                new.push(name);
+                self.reserve(name, service, content)
+            });
+            names.insert(name.as_str(), chosen);
+        }
+        for name in new {
+            let mut part = defined[name].clone();
+            rewrite(&mut part, &names, form);
+            self.schemas.insert(names[name.as_str()].clone(), part);
+        }
+        rewrite(&mut schema, &names, form);
+        schema
+    }
+
+    /// The first name that is free.
+    fn reserve(&mut self, name: &str, service: &str, content: String) -> String {
+        let qualified = format!("{service}.{name}");
+        let numbered = (2..).map(|number| format!("{qualified}.{number}"));
+        let mut all = [name.to_owned(), qualified.clone()].into_iter().chain(numbered).map(|name| plain(&name));
+        let free = all.find(|name| !self.schemas.contains_key(name)).unwrap_or_default();
+        self.schemas.insert(free.clone(), Value::Null);
+        self.names.insert(content, free.clone());
+        free
+    }
+}
+
+/// A definition, with all that it refers to.
+fn reachable<'a>(name: &'a str, defined: &'a Map<String, Value>, found: &mut BTreeMap<String, Value>) {
+    let Some(part) = defined.get(name).filter(|_| !found.contains_key(name)) else { return };
+    found.insert(name.to_owned(), part.clone());
+    let mut open = vec![part];
+    while let Some(part) = open.pop() {
+        if let Some(name) = part.get("$ref").and_then(Value::as_str).and_then(|to| to.strip_prefix("#/$defs/")) {
+            reachable(name, defined, found);
+        }
+        open.extend(part.as_array().into_iter().flatten());
+        open.extend(part.as_object().into_iter().flat_map(Map::values));
+    }
+}
+
+fn rewrite(schema: &mut Value, names: &HashMap<&str, String>, form: Form) {
     match schema {
-        Value::Array(items) => items.iter_mut().for_each(|item| rewrite(item, title, form)),
+        Value::Array(items) => items.iter_mut().for_each(|item| rewrite(item, names, form)),
         Value::Object(fields) => {
             if let Some(Value::String(to)) = fields.get_mut("$ref")
-                && let Some(name) = to.strip_prefix("#/$defs/")
+                && let Some(name) = to.strip_prefix("#/$defs/").and_then(|name| names.get(name))
             {
-                *to = format!("#/components/schemas/{}", component(title, name));
+                *to = format!("{PREFIX}{name}");
             }
-            fields.values_mut().for_each(|value| rewrite(value, title, form));
+            if let Some(Value::Object(mapping)) = fields.get_mut("discriminator").and_then(|of| of.get_mut("mapping")) {
+                for to in mapping.values_mut() {
+                    let name = to.as_str().and_then(|to| to.strip_prefix("#/$defs/")).and_then(|name| names.get(name));
+                    name.into_iter().for_each(|name| *to = format!("{PREFIX}{name}").into());
+                }
+            }
+            // A tuple has as many items as places; readers that know no places get all their types.
+            if let Some(places) = fields.get("prefixItems").filter(|_| fields.get("items") == Some(&Value::Bool(false)))
+            {
+                fields["items"] = json!({ "anyOf": places });
+            }
+            fields.values_mut().for_each(|value| rewrite(value, names, form));
             if fields.get("contentEncoding").and_then(Value::as_str) == Some("base64") {
                 *schema = binary(std::mem::take(schema), form);
             }
@@ -129,32 +221,7 @@ fn binary(text: Value, form: Form) -> Value {
     if form == Form::Output { bytes } else { json!({ "anyOf": [text, bytes] }) }
 }
 
-fn component(title: &str, name: &str) -> String {
+fn plain(name: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
-    format!("{title}.{name}").chars().map(|letter| if is_plain(letter) { letter } else { '_' }).collect()
-}
-
-fn own_schemas() -> Map<String, Value> {
-    let made = json!({
-        "Problem": {
-            "type": "object",
-            "description": "Problem details of RFC 9457.",
-            "properties": {
-                "type": { "type": "string" },
-                "title": { "type": "string" },
-                "status": { "type": "integer" },
-                "detail": { "type": "string" },
-                "code": { "type": "string", "description": "Which error it is, as docs/reference/errors.md has them." },
-                "retryable": { "type": "boolean" },
-                "error": { "type": "string", "description": "The type of the error that the method has raised." },
-            },
-            "required": ["type", "title", "status", "detail", "code", "retryable"],
-        },
-        "Bytes": {
-            "type": "object",
-            "properties": { "$type": { "const": "bytes" }, "base64": { "type": "string", "contentEncoding": "base64" } },
-            "required": ["$type", "base64"],
-        },
-    });
-    made.as_object().cloned().unwrap_or_default()
+    name.chars().map(|letter| if is_plain(letter) { letter } else { '_' }).collect()
 }

@@ -31,6 +31,13 @@ pub(crate) struct RequestHead {
     pub headers: HeaderMap,
 }
 
+impl RequestHead {
+    /// Its path, for messages.
+    pub fn shown_path(&self) -> String {
+        format!("/{}", self.path.join("/"))
+    }
+}
+
 /// Answers a request, also after a failure.
 pub(crate) async fn answer(
     shared: Arc<Shared>,

@@ -26,7 +26,10 @@ const WAITING: usize = 256;
 
 pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead, body: Incoming) -> Result<Answer, Problem> {
     let [_, subject] = head.path.as_slice() else {
-        return Err(Problem::nothing("path: publish with POST, subscribe with GET on /subjects/SUBJECT"));
+        return Err(Problem::nothing(format!(
+            "{}: publish with POST, subscribe with GET on /subjects/SUBJECT",
+            head.shown_path()
+        )));
     };
     only(head, &[Method::POST, Method::GET])?;
     let caller = Caller::of(shared, &head.headers).await?;

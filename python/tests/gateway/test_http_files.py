@@ -110,8 +110,3 @@ def test_a_folder_that_cannot_be_served_is_told_at_once(folder: Path, tmp_path: 
         os.symlink(tmp_path / "secret.txt", folder / "linked.txt")
         with pytest.raises(tw.InvalidArgument, match=r"linked\.txt: it is no file and no folder"):
             listen(files=str(folder))
-
-
-def test_without_a_folder_there_are_no_files() -> None:
-    with site() as place:
-        assert place.ask("GET", "/files/").problem == (404, "no_such_target")

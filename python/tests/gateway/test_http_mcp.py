@@ -22,6 +22,8 @@ TOKENS = (tw.Token("hub-secret"), tw.Token("bob-secret", "bob", call=("svc.shop.
 @pytest.fixture(scope="module")
 def place() -> Iterator[Site]:
     with site() as made:
+        made.node.serve({"b-c": lambda: 1}, name="a", visibility="public")
+        made.node.serve({"c": lambda: 2}, name="a-b", visibility="public")
         yield made
 
 
@@ -38,6 +40,8 @@ async def try_tools(client: Any, place: Site) -> None:
     assert "order" in listed["shop-price"].input_schema["properties"]
     done = await client.call_tool("shop-price", {"order": {"symbol": "X", "qty": 3}})
     assert (text(done), done.structured_content, done.is_error) == ("7.5", {"result": 7.5}, False)
+    both = [await client.call_tool(name, {}) for name in sorted(listed) if name.startswith("a-")]
+    assert sorted(text(one) for one in both) == ["1", "2"]
     counted = await client.call_tool("shop-count", {"to": 3})
     assert counted.structured_content == {"result": [0, 1, 2]}
     endless = await client.call_tool("shop-count", {"to": 100_000})

@@ -17,7 +17,7 @@ import pytest
 import tidewire as tw
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from http_support import PATIENCE, Site, site, until
+from http_support import PATIENCE, Order, Site, site, until
 
 
 @pytest.fixture(scope="module")
@@ -63,28 +63,37 @@ def test_a_stream_of_http_2_that_is_reset_ends_its_handler(place: Site) -> None:
 
 
 def test_the_services_are_described(place: Site) -> None:
+    def swap(pair: tuple[int, Order], *rest: int) -> tuple[Order, int]:
+        return pair[1], pair[0]
+
+    other = place.node.serve({"swap": swap}, name="other", visibility="public")
     told = place.ask("GET", "/openapi.json").value
+    other.sync.stop()
     assert told["openapi"] == "3.1.0"
     assert "/services/shop/secret" not in told["paths"]
     assert not [path for path in told["paths"] if "hidden" in path]
     price = told["paths"]["/services/shop/price"]["post"]
     assert (price["operationId"], price["summary"]) == ("shop.price", "Say what an order costs.")
     named, positional = price["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
-    assert named["properties"]["order"] == {"$ref": "#/components/schemas/shop.price.arguments.Order"}
+    assert named["properties"]["order"] == {"$ref": "#/components/schemas/Order"}
     assert [*named["properties"]] == ["order", "factor"]
-    assert len(positional["prefixItems"]) == 2
+    assert (len(positional["prefixItems"]), positional["minItems"], positional["maxItems"]) == (2, 1, 2)
     assert price["responses"]["200"]["content"]["application/json"]["schema"] == {"type": "number"}
     assert "text/event-stream" in told["paths"]["/services/shop/count"]["post"]["responses"]["200"]["content"]
     digest = told["paths"]["/services/shop/digest"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert {"$ref": "#/components/schemas/Bytes"} in digest["anyOf"][0]["properties"]["data"]["anyOf"]
-    # Every reference leads somewhere.
+    # Every reference leads somewhere, and each type has one component.
     text = json.dumps(told)
+    assert {*told["components"]["schemas"]} == {"Problem", "Fault", "Bytes", "Order"}
+    assert '"items": false' not in text
+    assert '"prefixItems": []' not in text
     for part in text.split('"$ref": "#/components/schemas/')[1:]:
         assert part.split('"')[0] in told["components"]["schemas"]
 
 
 def test_the_page_loads_nothing_from_elsewhere(place: Site) -> None:
     page = place.ask("GET", "/")
+    assert page.body == place.ask("GET", "/docs").body == place.ask("GET", "/docs/").body
     assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert page.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
     assert page.headers["x-content-type-options"] == "nosniff"

@@ -59,6 +59,7 @@ ORDER = {
             "inner": {"anyOf": [{"$ref": "#/$defs/Order"}, {"type": "null"}], "default": None},
         },
         "required": ["symbol"],
+        "additionalProperties": False,
     }
 }
 
@@ -195,7 +196,7 @@ def test_a_service_describes_itself(node: tw.Node) -> None:
         "properties": {
             "order": {"$ref": "#/$defs/Order", "description": "What to buy, and how many."},
             "gift": {"type": "boolean", "default": False, "description": "Whether it is wrapped."},
-            "coupons": {"type": "array", "items": {"type": "string"}},
+            "coupons": {"type": "array", "items": {"type": "string"}, "x-rest": True},
         },
         "required": ["order"],
         "additionalProperties": {"type": "integer"},

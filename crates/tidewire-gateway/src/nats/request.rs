@@ -12,9 +12,9 @@ use tidewire_proto::generated::errors::ErrorCode;
 
 use super::instance::Serving;
 use super::{REQUESTS, Shared};
-use crate::calls::of_headers;
+use crate::calls::{of_headers, read_arguments};
 use crate::headers::check_json;
-use crate::json::{arguments, to_json};
+use crate::json::to_json;
 use crate::problem::Problem;
 use crate::streams::collected;
 
@@ -37,7 +37,10 @@ pub(super) fn take(serving: &Arc<Serving>, message: Message) {
     tokio::spawn(async move {
         let Some(method) = serving.method(&message.subject) else { return };
         let done = match &place {
-            Ok(_) => called(&serving, method, &message).await,
+            Ok(_) => {
+                let done = called(&serving, method, &message).await;
+                done.map_err(|problem| problem.explained(&serving.info.name, method, &message.payload))
+            }
             Err(most) => {
                 let text = format!("nats_requests={most}: so many requests are under way: try again later");
                 Err(Problem::new(ErrorCode::LimitExceeded, text))
@@ -67,7 +70,7 @@ async fn called(serving: &Serving, method: &MethodInfo, message: &Message) -> Re
     if headers.contains_key(CONTENT_TYPE) || headers.contains_key(CONTENT_ENCODING) {
         check_json(&headers, &message.payload)?;
     }
-    let arguments = arguments(&message.payload).map_err(Problem::invalid)?;
+    let arguments = read_arguments(method, &message.payload)?;
     // NATS itself checks the permissions of clients.
     let any = of_headers(serving.shared.node.client(&serving.info.name), "", method, &headers)?;
     let here = any.clone().instance(&*serving.id);

@@ -109,6 +109,19 @@ def _has_closed(hint: Any) -> bool:
     return any(map(_has_closed, (typing.get_origin(hint) or Any, *typing.get_args(hint))))
 
 
+def closed_records(hint: Any, found: set[Any]) -> set[Any]:
+    """Return the records in a type, and in the fields of these, that refuse unknown fields."""
+    hint = _meant(hint)
+    if not isinstance(hint, type) or typing.get_args(hint):
+        for part in typing.get_args(hint):
+            closed_records(part, found)
+    elif hint not in found and _has_closed(hint):
+        found.add(hint)
+        for part in _field_hints(hint).values():
+            closed_records(part, found)
+    return found
+
+
 def _as(hint: Any, exact: type | None, value: Any) -> Any:
     if exact is not None and _is_one(value, exact):
         return value

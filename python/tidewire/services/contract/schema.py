@@ -12,6 +12,7 @@ import msgspec
 
 from tidewire.services.caller.argument_check import Parameter, Signature
 from tidewire.services.contract import docstrings
+from tidewire.services.contract.conversion import closed_records
 from tidewire.services.contract.type_hints import TypeHints, stream_item, text
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -37,7 +38,7 @@ class Writer:
         properties = {p.name: self._parameter(p, described, defined) for p in signature.parameters}
         if signature.rest is not None:
             item = self._of(signature.rest.hint, signature.rest.name, defined)
-            properties[signature.rest.name] = {"type": "array", "items": item}
+            properties[signature.rest.name] = {"type": "array", "items": item, "x-rest": True}
         others: Any = signature.open
         if signature.rest_named is not None:
             others = self._of(signature.rest_named.hint, signature.rest_named.name, defined)
@@ -88,6 +89,9 @@ class Writer:
         # Types that msgspec does not know raise errors of any class.
         except Exception:  # noqa: BLE001
             return self._alternatives(hint, name, defined)
+        for kind in closed_records(hint, set()):
+            if kind.__name__ in parts:
+                parts[kind.__name__].setdefault("additionalProperties", False)
         defined.update(_without_marks({**found, **parts}))
         return dict(_without_marks(made))
 

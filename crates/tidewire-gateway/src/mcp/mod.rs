@@ -3,6 +3,8 @@
 //!
 //! The server has no sessions: each POST has one message of JSON-RPC 2.0, and its response is JSON.
 
+mod names;
+
 use std::sync::Arc;
 
 use hyper::body::Incoming;
@@ -148,9 +150,8 @@ fn methods(services: &Services) -> impl Iterator<Item = (&Service, &MethodInfo)>
     all.into_iter()
 }
 
-/// The name of a tool, without dots, which models do not accept.
 fn name_of(service: &Service, method: &MethodInfo) -> String {
-    format!("{}-{}", service.info.name, method.name)
+    names::tool_name(&service.info.name, &method.name)
 }
 
 fn tool(name: &str, method: &MethodInfo) -> Json {
