@@ -105,8 +105,8 @@ if TYPE_CHECKING:
     from tidewire.services.instances.serve import Served
     from tidewire.services.instances.single_active import SingleActive
     from tidewire.streams.bucket import Bucket, Entry
+    from tidewire.streams.command_info import CommandInfo
     from tidewire.streams.command_run import CommandRun, SyncCommandRun
-    from tidewire.streams.command_store import CommandInfo
     from tidewire.streams.consumer import Consumer
     from tidewire.streams.event import DeadEvent, Event
     from tidewire.streams.lease import Lease
@@ -163,7 +163,7 @@ _LATER = {
     "Stream": "tidewire.streams.stream",
     "SingleActive": "tidewire.services.instances.single_active",
     "StreamInfo": "tidewire.streams.stream",
-    "CommandInfo": "tidewire.streams.command_store",
+    "CommandInfo": "tidewire.streams.command_info",
     "CommandProgress": "tidewire.streams.progress",
     "CommandRun": "tidewire.streams.command_run",
     "Progress": "tidewire.streams.progress",

@@ -111,7 +111,6 @@ class Node(Subjects, Streams, Agents):
         self._folder = None
         self._folder_lock = threading.Lock()
         self._opening = None
-        self._serves_folder = False
         self._commands = None
         self._inboxes = None
         self._open_consumers = None

@@ -1,15 +1,19 @@
 //! Errors of calls, nodes and streams: a code, a text and the exception of a remote handler.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use tidewire_link::{AddressError, JoinError, ListenError, Refused};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::WireError;
 
-use crate::calls::reply_slot::Alive;
-use crate::values::{self, DecodeError, Kind, Value};
+use crate::values::decode_error::{DecodeError, Kind};
+use crate::values::value::Value;
+
+/// The last sign of life of a call: when it came, and for how many milliseconds the callee was
+/// blocked.
+pub(crate) type Alive = (Instant, u32);
 
 /// Error of this crate: a code of `spec/errors.toml`, and a text that names the field, the value
 /// and the fix.
@@ -68,20 +72,8 @@ impl Error {
         Self::new(code, format!("{name}{between}{text}"))
     }
 
-    /// The error that a caller receives: a number and a text, or a value.
-    pub(crate) fn of_reply(title: &str, number: u16, payload: &[u8]) -> Self {
-        let code = ErrorCode::from_number(number).unwrap_or(ErrorCode::RemoteError);
-        if number != ErrorCode::RemoteError.number() {
-            return Self::new(code, format!("{title}: {}", String::from_utf8_lossy(payload)));
-        }
-        match values::read::<Remote>(title, payload) {
-            Ok(remote) => Self::remote_of(title, remote),
-            Err(_) => Self::new(code, format!("{title}: {}", String::from_utf8_lossy(payload))),
-        }
-    }
-
-    fn remote_of(title: &str, remote: Remote) -> Self {
-        // An error of this project keeps its code, in any language.
+    /// The error of a handler elsewhere. An error of this project keeps its code, in any language.
+    pub(crate) fn remote_of(title: &str, remote: Remote) -> Self {
         let known = remote.type_name.split_once(':').filter(|(module, _)| module.starts_with("tidewire"));
         let code = known.and_then(|(_, name)| code_named(name)).unwrap_or(ErrorCode::RemoteError);
         let message = format!("{title}: {}: {}", remote.type_name, remote.message);
@@ -146,7 +138,7 @@ impl Error {
     /// were blocked.
     ///
     /// ```
-    /// use std::time::Duration;
+    /// use std::time::{Duration, Instant};
     /// use tidewire_node::{Node, NodeOptions, Service};
     ///
     /// let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).wait()?;

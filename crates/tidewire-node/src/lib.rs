@@ -39,6 +39,7 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+mod commands;
 mod delay;
 mod discovery;
 mod error;

@@ -18,6 +18,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::calls::call::Call;
 use crate::calls::client::Client;
+use crate::commands;
 use crate::delay::until;
 use crate::discovery::service_watch::ServiceChanges;
 use crate::discovery::{ServiceInfo, listed};
@@ -157,7 +158,9 @@ impl Node {
             if let Some(home) = &node.core.home {
                 // Nodes find the service as soon as they join.
                 let slot = Arc::new(HomeSlot::of(Arc::clone(home)));
-                node.serve(streams::service(slot, &node.core.leaving)).wait()?;
+                let Core { leaving, runner, .. } = &*node.core;
+                node.serve(commands::service(&slot, leaving, runner)).wait()?;
+                node.serve(streams::service(slot, leaving)).wait()?;
             }
             if let Some(hub) = &node.core.hub {
                 let listening = hub.listen(&address)?;

@@ -1,102 +1,81 @@
-//! `CommandLife` and `CommandSlotsCore` for Python: the state machines of a command and of a worker
-//! of commands.
+//! Commands for Python: conversions of the calls of the node's store, and `CommandSlotsCore`, the
+//! state machine of a worker.
 
 use std::time::{Duration, Instant};
 
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use tidewire_core::stream::command::{Begin, Command, End, Outcome, Stage};
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+use tidewire_backend::home::{HomeError, HomeErrorKind};
+use tidewire_core::stream::command::Outcome;
 use tidewire_core::stream::command_slots::{CommandSlots, Token};
+use tidewire_node::Error;
+use tidewire_node::streams::{AttemptEnd, Begun, CommandInfo, CommandRecord, Report, Reported, TokenEnd};
+use tidewire_node::values::to_bytes;
 
-/// The life of one command, as its record says it.
-#[pyclass(module = "tidewire._tidewire")]
-pub struct CommandLife {
-    machine: Command,
+use super::results::{each, raise};
+
+/// The result, the error as it travels, the error in one line, its traceback, and the newest
+/// report.
+pub type EndedAttempt = (Option<PyBackedBytes>, Option<PyBackedBytes>, Option<String>, Option<String>, Option<Report>);
+
+pub fn attempt_end((result, error, error_text, traceback, report): EndedAttempt) -> AttemptEnd {
+    let bytes = |bytes: Option<PyBackedBytes>| bytes.map(|bytes| bytes.to_vec());
+    AttemptEnd { result: bytes(result), error: bytes(error), error_text, traceback, report }
 }
 
-#[pymethods]
-impl CommandLife {
-    /// A stage that is not known is that of a newer version: it counts as over, so that nothing is
-    /// done.
-    #[new]
-    #[pyo3(signature = (stage, attempt, retries, cancelling, token))]
-    fn new(stage: &str, attempt: u32, retries: u32, cancelling: bool, token: Option<u64>) -> Self {
-        let stage = Stage::ALL.into_iter().find(|known| known.name() == stage).unwrap_or(Stage::Cancelled);
-        Self { machine: Command { stage, attempt, retries, is_cancelling: cancelling, token } }
+/// The outcome of an attempt by its name.
+pub fn outcome(name: &str) -> Outcome {
+    match name {
+        "returned" => Outcome::Returned,
+        "cancelled" => Outcome::Cancelled,
+        "interrupted" => Outcome::Interrupted,
+        "refused" => Outcome::Refused,
+        _ => Outcome::Raised,
     }
+}
 
-    /// Its stage.
-    #[getter]
-    fn stage(&self) -> &'static str {
-        self.machine.stage.name()
-    }
+/// A value as it travels.
+fn encoded(py: Python<'_>, bytes: Result<Vec<u8>, Error>) -> PyResult<Py<PyAny>> {
+    let bytes = bytes.map_err(|wrong| raise(py, &HomeError::new(HomeErrorKind::Invalid, wrong.message())))?;
+    Ok(PyBytes::new(py, &bytes).into_any().unbind())
+}
 
-    /// The newest attempt.
-    #[getter]
-    fn attempt(&self) -> u32 {
-        self.machine.attempt
-    }
+/// Gives true if the command is over, and the record.
+pub fn record(py: Python<'_>, (record, _): (CommandRecord, u64)) -> PyResult<Py<PyAny>> {
+    (record.is_over(), encoded(py, to_bytes(&record))?).into_py_any(py)
+}
 
-    /// True once the worker of the command was asked to cancel it.
-    #[getter]
-    fn cancelling(&self) -> bool {
-        self.machine.is_cancelling
+/// Gives the record and its revision, or None for a token that is not needed.
+pub fn begun(py: Python<'_>, begun: Begun) -> PyResult<Py<PyAny>> {
+    match begun {
+        Begun::Run(record, revision) => (encoded(py, to_bytes(&record))?, revision).into_py_any(py),
+        Begun::Ack => Ok(py.None()),
     }
+}
 
-    /// The token that stands for it.
-    #[getter]
-    fn token(&self) -> Option<u64> {
-        self.machine.token
+/// Gives the settlement of the token, and after how many microseconds it comes again.
+pub fn token_end(py: Python<'_>, end: TokenEnd) -> PyResult<Py<PyAny>> {
+    match end {
+        TokenEnd::Ack => ("ack", None),
+        TokenEnd::Stale => ("", None),
+        TokenEnd::Again(0) => ("release", None),
+        TokenEnd::Again(delay_us) => ("nak", Some(delay_us)),
     }
+    .into_py_any(py)
+}
 
-    /// True in a final stage.
-    #[getter]
-    fn over(&self) -> bool {
-        self.machine.stage.is_over()
-    }
+pub fn reported(py: Python<'_>, Reported { report, after, is_over }: Reported) -> PyResult<Py<PyAny>> {
+    (report, after, is_over).into_py_any(py)
+}
 
-    /// A worker was given a token of it: "run", or why not, "over", "cancelled", "lost" or
-    /// "duplicate".
-    fn begin(&mut self, token: u64) -> &'static str {
-        match self.machine.begin(token) {
-            Begin::Run(_) => "run",
-            Begin::Over => "over",
-            Begin::Cancelled => "cancelled",
-            Begin::Lost => "lost",
-            Begin::Duplicate => "duplicate",
-        }
-    }
+pub fn info(py: Python<'_>, info: CommandInfo) -> PyResult<Py<PyAny>> {
+    encoded(py, to_bytes(&info))
+}
 
-    /// True if this attempt is the present one.
-    fn is_current(&self, attempt: u32) -> bool {
-        self.machine.is_current(attempt)
-    }
-
-    /// An attempt has ended: "returned", "raised", "refused", "cancelled" or "interrupted". Gives
-    /// "over", "again" or "stale", and the seconds until it is tried again.
-    fn ended(&mut self, attempt: u32, outcome: &str) -> (&'static str, f64) {
-        let outcome = match outcome {
-            "returned" => Outcome::Returned,
-            "cancelled" => Outcome::Cancelled,
-            "interrupted" => Outcome::Interrupted,
-            "refused" => Outcome::Refused,
-            _ => Outcome::Raised,
-        };
-        match self.machine.ended(attempt, outcome) {
-            End::Over(_) => ("over", 0.0),
-            End::Again(delay_us) => ("again", Duration::from_micros(delay_us).as_secs_f64()),
-            End::Stale => ("stale", 0.0),
-        }
-    }
-
-    /// Asks for the end of the command. Returns true if that changes anything.
-    fn cancel(&mut self) -> bool {
-        self.machine.cancel()
-    }
-
-    /// Asks for a new start of the command with a new token. Returns true if it starts.
-    fn renew(&mut self) -> bool {
-        self.machine.renew()
-    }
+pub fn infos(py: Python<'_>, infos: Vec<CommandInfo>) -> PyResult<Py<PyAny>> {
+    each(py, infos, info)
 }
 
 /// The places of a worker. Used by one event loop.

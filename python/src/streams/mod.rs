@@ -10,7 +10,7 @@ mod results;
 pub mod schedules;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use pyo3::IntoPyObjectExt;
@@ -22,7 +22,7 @@ use tidewire_backend::home::{
     HomeResult, NewMessage, Order, Purge, Read, Settle, Settlement, StreamSettings, Watch, pending_answer,
 };
 use tidewire_node::Node;
-use tidewire_node::streams::{Lease, LeaseOptions};
+use tidewire_node::streams::{CommandRecord, CommandStore, Lease, LeaseOptions, NewCommand, Report};
 use tidewire_proto::subject::Subject;
 
 use crate::actors::engine::Engine;
@@ -47,11 +47,30 @@ pub struct StreamHome {
     notices: Vec<String>,
     /// The node over the link to the hub that has the storage backend.
     node: Option<PerProcessOwned<Node>>,
+    commands: OnceLock<PerProcessOwned<Arc<CommandStore>>>,
 }
 
 impl StreamHome {
     fn new(home: Arc<dyn Home>, notices: Vec<String>) -> Self {
-        Self { home: PerProcessOwned::new(home), notices, node: None }
+        Self { home: PerProcessOwned::new(home), notices, node: None, commands: OnceLock::new() }
+    }
+
+    fn commands(&self) -> Arc<CommandStore> {
+        let make = || PerProcessOwned::new(Arc::new(CommandStore::new(Arc::clone(&self.home))));
+        Arc::clone(self.commands.get_or_init(make))
+    }
+
+    /// A call of the store of commands.
+    fn command<T: Send + 'static, F>(
+        &self,
+        what: &'static str,
+        call: impl FnOnce(Arc<CommandStore>) -> F,
+        convert: fn(Python<'_>, T) -> PyResult<Py<PyAny>>,
+    ) -> Pending
+    where
+        F: Future<Output = HomeResult<T>> + Send + 'static,
+    {
+        pending(what, call(self.commands()), convert)
     }
 }
 
@@ -380,6 +399,86 @@ impl StreamHome {
         Ok(pending("watch", self.home.watch(bucket, watch), |py, changes| {
             (each(py, changes.entries, entry)?, changes.upto, changes.more).into_py_any(py)
         }))
+    }
+
+    /// Gives the name of the consumer with the tokens of a command.
+    fn command_consumer(&self, service: String, command: String, priority: String) -> Pending {
+        let call = |store: Arc<CommandStore>| async move { store.consumer(&service, &command, &priority).await };
+        self.command("consumer", call, |py, name| name.into_py_any(py))
+    }
+
+    /// Gives the id.
+    #[allow(clippy::too_many_arguments)]
+    fn command_start(
+        &self,
+        service: String,
+        command: String,
+        arguments: PyBackedBytes,
+        key: Option<String>,
+        id: Option<String>,
+        priority: String,
+        caller: String,
+    ) -> Pending {
+        let arguments = arguments.to_vec();
+        let new = NewCommand { service, command, arguments, key, id, priority, caller };
+        self.command("start", |store| async move { store.start(new).await }, |py, id| id.into_py_any(py))
+    }
+
+    /// Gives true if the command is over, and its record.
+    fn command_record(&self, id: String) -> Pending {
+        self.command("command", |store| async move { store.record(&id).await }, command::record)
+    }
+
+    /// Waits until the command is over. Gives the same as `command_record`.
+    fn command_ended(&self, id: String) -> Pending {
+        let call = |store: Arc<CommandStore>| async move { store.wait_for(&id, 0, CommandRecord::is_over).await };
+        self.command("result", call, command::record)
+    }
+
+    fn command_cancel(&self, id: String) -> Pending {
+        self.command("cancel", |store| async move { store.cancel(&id).await }, truth)
+    }
+
+    fn command_renew(&self, id: String) -> Pending {
+        self.command("retry", |store| async move { store.renew(&id).await }, truth)
+    }
+
+    fn command_begin(&self, id: String, token: u64, worker: String, retries: u32, keep_us: u64) -> Pending {
+        let call = |store: Arc<CommandStore>| async move { store.begin(&id, token, &worker, retries, keep_us).await };
+        self.command("begin", call, command::begun)
+    }
+
+    fn command_end(&self, id: String, attempt: u32, outcome: &str, end: command::EndedAttempt) -> Pending {
+        let (outcome, end) = (command::outcome(outcome), command::attempt_end(end));
+        let call = |store: Arc<CommandStore>| async move { store.end(&id, attempt, outcome, end).await };
+        self.command("end", call, command::token_end)
+    }
+
+    /// Waits until an attempt is to end. Gives true if its command is cancelled.
+    fn command_interrupted(&self, id: String, attempt: u32, revision: u64) -> Pending {
+        let call = |store: Arc<CommandStore>| async move { store.interrupted(&id, attempt, revision).await };
+        self.command("interrupted", call, truth)
+    }
+
+    fn command_report(&self, id: String, report: Report) -> Pending {
+        self.command("report", |store| async move { store.report(&id, report).await }, nothing)
+    }
+
+    fn command_reported(&self, id: String, after: u64) -> Pending {
+        self.command("progress", |store| async move { store.reported(&id, after).await }, command::reported)
+    }
+
+    fn command_info(&self, id: String) -> Pending {
+        self.command("info", |store| async move { store.info(&id).await }, command::info)
+    }
+
+    fn command_infos(&self) -> Pending {
+        self.command("commands", |store| async move { store.infos().await }, command::infos)
+    }
+
+    /// Removes tokens of ended commands.
+    fn command_tidy(&self) -> Pending {
+        self.command("tidy", |store| async move { store.tidy().await }, nothing)
     }
 
     /// Acquires a lease. Gives a `HeldLease`. `timeout_s`: None for any time. `tied`: a hub

@@ -11,7 +11,7 @@ from typing import Any
 
 PATIENCE = 6.0
 STEPS_MAX = 100
-SHARED = {"CommandWatch._follow", "CommandWorker._fetch", "CoroutineLoop"}
+SHARED = {"CommandWorker._fetch", "CoroutineLoop"}
 """Tasks that callers share: they wait for the next caller, some of them only for seconds."""
 
 Story = AsyncGenerator[Coroutine[Any, Any, Any], bool]

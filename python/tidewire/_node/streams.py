@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tidewire._binding import HomeServer, Link, StreamHome
     from tidewire.agents.inbox_store import DeadMessage, DurableInfo, InboxStore, PastMessage
     from tidewire.streams.bucket import Bucket
+    from tidewire.streams.command_info import CommandInfo
     from tidewire.streams.command_run import CommandRun
-    from tidewire.streams.command_store import CommandInfo, CommandStore
     from tidewire.streams.home import Home
     from tidewire.streams.lease import Lease
     from tidewire.streams.open_consumers import LoopWork, OpenConsumers
@@ -34,8 +34,7 @@ class Streams(Services):
     _folder: StreamHome | None
     _folder_lock: threading.Lock
     _opening: asyncio.Task[None] | None
-    _serves_folder: bool
-    _commands: CommandStore | None
+    _commands: Home | None
     _inboxes: InboxStore | None
     _open_consumers: OpenConsumers | None
     _joins: bool
@@ -216,7 +215,7 @@ class Streams(Services):
         """
         from tidewire.streams.command_run import CommandRun
 
-        return CommandRun(self._whole, self._command_store(), id)
+        return CommandRun(self._whole, self._command_home(), id)
 
     async def start_command(
         self,
@@ -252,14 +251,30 @@ class Streams(Services):
             PayloadTooLarge: if the arguments are too large.
             StreamFull: if too many commands are kept.
         """
-        from tidewire.services.contract.names import token_problem
-        from tidewire.streams.command_run import CommandRun
+        return await self._start_command(service, command, args, kwargs, key, id, priority)
 
-        problem = token_problem("service", service) or token_problem("command", command)
-        if problem is not None:
-            raise InvalidArgument(problem)
-        store = self._command_store()
-        return CommandRun(self._whole, store, await store.start(service, command, args, kwargs, key, id, priority))
+    async def _start_command(
+        self,
+        service: str,
+        command: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        key: str | None,
+        id: str | None,
+        priority: str,
+        convert: Callable[[Any], Any] | None = None,
+    ) -> CommandRun[Any]:
+        from tidewire.services.contract.names import short
+        from tidewire.streams.command_run import CommandRun
+        from tidewire.values import encode
+
+        texts = {"service": service, "command": command, "key": key, "id": id, "priority": priority}
+        for name, value in texts.items():
+            if not isinstance(value, str) and not (value is None and name in ("key", "id")):
+                raise InvalidArgument(f"{service}.{command}: {name}: {short(value)} is not allowed: give a string")
+        home, arguments = self._command_home(), encode([list(args), kwargs])
+        started = await home.call("command_start", service, command, arguments, key, id, priority, self.name)
+        return CommandRun(self._whole, home, started, convert)
 
     async def commands(
         self, *, service: str | None = None, command: str | None = None, stage: str | None = None
@@ -273,11 +288,12 @@ class Streams(Services):
             stage: Only those that are ``queued``, ``running``, ``succeeded``, ``failed`` or
                 ``cancelled``.
         """
-        from tidewire.streams.command_store import STAGES
+        from tidewire.streams.command_info import STAGES, CommandInfo
+        from tidewire.values import decode
 
         if stage is not None and stage not in STAGES:
             raise InvalidArgument(f"stage: {stage!r} is not allowed: give {', '.join(map(repr, STAGES))}")
-        found = await self._command_store().infos()
+        found = [CommandInfo(**decode(data)) for data in await self._command_home().call("command_infos")]
         return [
             one
             for one in found
@@ -325,12 +341,11 @@ class Streams(Services):
             self._inboxes = InboxStore(self._whole)
         return self._inboxes
 
-    def _command_store(self) -> CommandStore:
-        from tidewire.streams.command_store import CommandStore
-
+    def _command_home(self) -> Home:
+        """Return the storage backend of commands, with the watch that all callers share."""
         self._check()
         if self._commands is None:
-            self._commands = CommandStore(self._whole)
+            self._commands = self._home()
         return self._commands
 
     def _home(self) -> Home:
@@ -414,20 +429,11 @@ class Streams(Services):
         self._folder = folder
 
     def _serve_folder(self) -> None:
-        """Open the data folder for those that join this node, and serve the commands in it to those
-        that are not of Python.
+        """Open the data folder for those that join this node. Errors of the folder are raised here,
+        rather than sent to the first caller.
         """
-        if self._data is None or self._serves_folder:
-            return
-        from tidewire.streams import command_service
-
-        if not is_nats(self._data):
-            # Errors of the folder are raised here, rather than sent to the first caller.
+        if self._data is not None and not is_nats(self._data):
             self._open_folder()
-        self._serves_folder = True
-        commands = command_service.Service(self._whole)
-        self._at_goodbye.append(lambda: self._on_loop_soon(commands.leave))
-        self.serve(commands, name=command_service.SERVICE)
 
     def _home_server(self, link: Link) -> HomeServer | None:
         """Offer the storage backend to the nodes that join the hub of this link."""
@@ -440,11 +446,6 @@ class Streams(Services):
         except Unauthorized as refused:
             logger.warning("%s: %s", self.name, refused)
             return None
-
-    def _on_loop_soon(self, call: Callable[[], None]) -> None:
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(call)
 
     def _end_consumers(self) -> list[LoopWork]:
         """Begin to end the consumers, and return what to wait for before the storage backend is

@@ -223,9 +223,9 @@ def services(hub: Hub, with_internals: bool) -> int:
 
 async def _services(node: tw.Node, with_internals: bool) -> list[tw.ServiceInfo]:
     """Return the services of users, and those of Tidewire itself if they are wanted."""
-    from tidewire.streams import command_service, home
+    from tidewire.streams import command_info, home
 
-    internals = (home.SERVICE, command_service.SERVICE)
+    internals = (home.SERVICE, command_info.SERVICE)
     known = await node.services()
     return [one for one in known if with_internals or not (one.name.startswith("$") or one.name in internals)]
 

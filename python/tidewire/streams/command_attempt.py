@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from tidewire.services.instances.inbound_call import InboundCall
-from tidewire.streams.command_store import Record
 from tidewire.streams.lease import Lease
 from tidewire.values import encode
 
@@ -20,7 +20,7 @@ class Attempt:
             not.
     """
 
-    def __init__(self, record: Record, running: InboundCall) -> None:
+    def __init__(self, record: dict[str, Any], running: InboundCall) -> None:
         self.record = record
         self.number: int = record["attempt"]
         self.running = running

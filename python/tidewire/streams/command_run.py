@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from tidewire._runtime.blocking_portal import Blocking, blocking, blocking_items, run
-from tidewire.errors import CallCancelled, InvalidArgument, NotFound, RemoteError, TidewireError, WorkerLost
+from tidewire.errors import CallCancelled, InvalidArgument, RemoteError, TidewireError, WorkerLost
 from tidewire.services.contract.names import short, token_problem
-from tidewire.streams.command_store import QUEUE, CommandInfo, CommandStore, Record, life_of
-from tidewire.streams.home import WAIT_US, time_of
+from tidewire.streams.command_info import CommandInfo
+from tidewire.streams.home import time_of
 from tidewire.streams.progress import CommandProgress
 from tidewire.values import decode
 
 if TYPE_CHECKING:
     from tidewire.node import Node
+    from tidewire.streams.home import Home
 
 _PAUSE_S = 1.0
 
-_R = TypeVar("_R")
 _T = TypeVar("_T")
 
 
@@ -31,13 +32,13 @@ class CommandRun(Generic[_T]):
         id: Its id.
     """
 
-    def __init__(self, node: Node, store: CommandStore, id: str, convert: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, node: Node, home: Home, id: str, convert: Callable[[Any], Any] | None = None) -> None:
         problem = token_problem("id", id)
         if problem is not None:
             raise InvalidArgument(problem)
         self.id = id
         self._node = node
-        self._store = store
+        self._home = home
         self._convert = convert
 
     async def info(self) -> CommandInfo:
@@ -47,7 +48,7 @@ class CommandRun(Generic[_T]):
             NotFound: if there is no such command, or not any more: it has ended, and was kept as
                 long as its service says.
         """
-        return await self._store.info(self.id)
+        return CommandInfo(**decode(await self._home.call("command_info", self.id)))
 
     async def result(self, timeout: float | None = None) -> _T:
         """Wait until it is over, and return its result.
@@ -64,47 +65,43 @@ class CommandRun(Generic[_T]):
                 none here.
         """
         until = None if timeout is None else monotonic() + timeout
-        record, revision, looked = None, 0, False
-        while record is None or not life_of(record).over:
-            left_us = WAIT_US if until is None else min(WAIT_US, round((until - monotonic()) * 1_000_000))
-            if looked and left_us <= 0:
-                stage = "out of reach" if record is None else record["stage"]
+        found = None
+        if until is not None:
+            # The first look does not depend on the time.
+            found = await self._patiently("command_record", pause_s=timeout)
+        while found is None or not found[0]:
+            left = None if until is None else until - monotonic()
+            if left is not None and left <= 0:
+                stage = "out of reach" if found is None else decode(found[1])["stage"]
                 raise TimeoutError(
                     f"command {self.id}: it was {stage} for as long as was waited: it goes on; wait longer, or look again later"
                 )
-            looked, left_us = True, max(0, left_us)
-            if record is None:
-                if (found := await self._patiently(self._store.entry(self.id), left_us)) is not None:
-                    record, revision = found
-            elif (
-                watched := await self._patiently(self._store.watch.next(self.id, revision, left_us), left_us)
-            ) is not None:
-                changes, revision = watched
-                for _, data, _, _ in changes:
-                    if data is None:
-                        raise NotFound(f"command {self.id!r}: its record was removed")
-                    record = decode(data)
-        return cast("_T", self._outcome(record))
+            try:
+                async with asyncio.timeout(left):
+                    found = await self._patiently("command_ended", pause_s=left) or found
+            except TimeoutError:
+                found = await self._patiently("command_record", pause_s=0.0) or found
+        return cast("_T", self._outcome(decode(found[1])))
 
-    def _outcome(self, record: Record) -> Any:
+    def _outcome(self, record: dict[str, Any]) -> Any:
         if record["stage"] == "succeeded":
             value = decode(record["result"])
             return value if self._convert is None else self._convert(value)
         if record["stage"] == "cancelled":
             raise CallCancelled(f"command {self.id}: it was cancelled")
-        if "error" not in record:
+        if record.get("error") is None:
             raise WorkerLost(
                 f"command {self.id}: its worker {record.get('worker')!r} was lost in attempt {record['attempt']}, the last one: look what ends it, and `retry` it"
             )
         error = decode(record["error"])
         raise error if isinstance(error, BaseException) else RemoteError(message=short(error))
 
-    async def _patiently(self, call: Awaitable[_R], wait_us: int) -> _R | None:
+    async def _patiently(self, call: str, *args: Any, pause_s: float | None = None) -> Any:
         """Return the result of a call of the storage backend; None while that is away, after a
         pause: the command goes on all the same.
         """
         try:
-            return await call
+            return await self._home.call(call, self.id, *args)
         except TidewireError as error:
             if not error.retryable:
                 raise
@@ -112,7 +109,8 @@ class CommandRun(Generic[_T]):
 
             # A restored link counts as a change.
             registry = registry_of(self._node)
-            await registry.pause(min(_PAUSE_S, wait_us / 1_000_000), registry.change_counter.count)
+            pause_s = _PAUSE_S if pause_s is None else min(_PAUSE_S, pause_s)
+            await registry.pause(pause_s, registry.change_counter.count)
             return None
 
     async def progress(self) -> AsyncIterator[CommandProgress]:
@@ -122,27 +120,16 @@ class CommandRun(Generic[_T]):
         Raises:
             NotFound: as ``info`` does.
         """
-        while (found := await self._patiently(self._store.entry(self.id), WAIT_US)) is None:
-            pass
-        record, after, seen, is_over = found[0], 0, None, life_of(found[0]).over
-        while True:
-            newest = record.get("progress") if is_over else None
-            if not is_over:
-                watching = self._store.home.call("watch", QUEUE, f"{self.id}.*", after, 10, WAIT_US)
-                changes, after, _ = await self._patiently(watching, WAIT_US) or ((), after, False)
-                for key, data, _, _ in changes:
-                    if key.endswith(".progress"):
-                        newest = None if data is None else decode(data)
-                    else:
-                        record = {} if data is None else decode(data)
-                        is_over = data is None or life_of(record).over
-                newest = record.get("progress") if is_over else newest
-            if newest is not None and newest != seen:
-                seen = newest
-                fraction, note, attempt, time_us = newest
+        after, seen, is_over = 0, None, False
+        while not is_over:
+            found = await self._patiently("command_reported", after)
+            if found is None:
+                continue
+            report, after, is_over = found
+            if report is not None and report != seen:
+                seen = report
+                fraction, note, attempt, time_us = report
                 yield CommandProgress(fraction, note, attempt, time_of(time_us))  # type: ignore[arg-type]
-            if is_over:
-                return
 
     async def cancel(self) -> bool:
         """Have it end: at once if it waits; if it runs, its coroutine is interrupted, and its plain
@@ -154,7 +141,7 @@ class CommandRun(Generic[_T]):
         Raises:
             NotFound: as ``info`` does.
         """
-        return await self._store.cancel(self.id)
+        return bool(await self._home.call("command_cancel", self.id))
 
     async def retry(self) -> bool:
         """Have it begin anew, if it has failed or was cancelled, with all its attempts. Returns
@@ -163,7 +150,7 @@ class CommandRun(Generic[_T]):
         Raises:
             NotFound: as ``info`` does.
         """
-        return await self._store.renew(self.id)
+        return bool(await self._home.call("command_renew", self.id))
 
     @property
     def sync(self) -> SyncCommandRun[_T]:

@@ -7,10 +7,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
+import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from tidewire._binding import CommandLife, CommandSlotsCore
+from tidewire._binding import CommandSlotsCore
 from tidewire._log import logger
 from tidewire.errors import (
     InvalidArgument,
@@ -31,9 +32,8 @@ from tidewire.services.instances.inbound_call import Failure, InboundCall
 from tidewire.services.instances.outcome import error_for_caller
 from tidewire.services.instances.thread_workers import ThreadWorkers
 from tidewire.streams.command_attempt import Attempt, encoded_error, end_with
-from tidewire.streams.command_store import LEASE_S, PRIORITIES, QUEUE, CommandStore, Record, life_of, now_us
+from tidewire.streams.command_info import LEASE_S, PRIORITIES, QUEUE
 from tidewire.streams.event import Event, fault_of
-from tidewire.streams.home import WAIT_US
 from tidewire.streams.lease import Lease
 from tidewire.streams.outage import RetryPause
 from tidewire.streams.progress import Progress
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tidewire.services.contract.methods import Bound
     from tidewire.services.instances.instance import ServiceInstance
     from tidewire.streams.consumer import Settled
+    from tidewire.streams.home import Home
 
 _BYTES_MAX = 4 << 20
 _TRIES_MAX = 300
@@ -51,8 +52,6 @@ _CROWDED_US = 1_000_000
 _TIDY_EVERY = 256
 _TRACEBACK_MAX = 16_384
 _FINAL = (InvalidArgument, NodeStopped, NotFound, PayloadTooLarge, SettingsDiffer, Unauthorized, Unsupported)
-
-_T = TypeVar("_T")
 
 Token = tuple[int, int, int]
 """A token of the queue: its priority, its sequence, and the ticket of this delivery."""
@@ -63,7 +62,7 @@ class CommandWorker:
 
     Args:
         host: The instance that it belongs to.
-        store: Where records and tokens are.
+        home: Storage backend of records and tokens.
         bound: The function of the command.
         mark: The options it was declared with.
         dispatcher: Dispatcher whose threads run a plain function.
@@ -73,7 +72,7 @@ class CommandWorker:
     def __init__(
         self,
         host: ServiceInstance,
-        store: CommandStore,
+        home: Home,
         bound: Bound,
         mark: CommandMark,
         dispatcher: str,
@@ -82,7 +81,7 @@ class CommandWorker:
         self.mark = mark
         self.title = f"{host.info.name}.{bound.name}"
         self.consumer = None
-        self._host, self._store, self._bound, self._changed = host, store, bound, changed
+        self._host, self._home, self._bound, self._changed = host, home, bound, changed
         self._machine = CommandSlotsCore(mark.concurrency, len(PRIORITIES), round(LEASE_S * 1_000_000))
         self._crew = (
             None
@@ -107,9 +106,9 @@ class CommandWorker:
 
     async def open(self) -> None:
         """Make the queue, if it is not there, and begin."""
-        await self._store.open()
         for priority in PRIORITIES:
-            self._consumers.append(await self._store.consumer(self._host.info.name, self._bound.name, priority))
+            name = await self._home.call("command_consumer", self._host.info.name, self._bound.name, priority)
+            self._consumers.append(name)
         self._pump()
 
     @property
@@ -168,10 +167,9 @@ class CommandWorker:
         self._changed()
 
     async def _fetch(self, queue: int, count: int, waits: bool) -> Any:
-        home = self._store.home
-        wait_us = home.wait_us if waits else 0
+        wait_us = self._home.wait_us if waits else 0
         try:
-            raw = await home.call("fetch", QUEUE, self._consumers[queue], count, _BYTES_MAX, wait_us)
+            raw = await self._home.call("fetch", QUEUE, self._consumers[queue], count, _BYTES_MAX, wait_us)
         except TidewireError as error:
             await self._failed(error)
             return ()
@@ -213,7 +211,7 @@ class CommandWorker:
         queue, sequence, ticket = token
         settled: Settled = (sequence, ticket, how, delay_us, "", None)
         try:
-            [result] = await self._store.home.call("settle", QUEUE, self._consumers[queue], [settled])
+            [result] = await self._home.call("settle", QUEUE, self._consumers[queue], [settled])
         except TidewireError as error:
             # The token comes again after its lease; the record says what has become of its command.
             logger.debug("%s: %s of token %d: %s", self.title, how, sequence, error)
@@ -256,11 +254,14 @@ class CommandWorker:
     async def _worked(self, token: Token) -> tuple[str, int | None]:
         """Return how a token is to be settled, and after how many microseconds it comes again."""
         name = self._ids[token[1]]
+        if self.mark.exclusive is None:
+            return await self._begun(token, name, None)
         try:
-            record = await self._held(functools.partial(self._store.get, name))
+            is_over, data = await self._held("command_record", name)
         except NotFound:
             return "ack", None
-        if self.mark.exclusive is None or record["key"] is None or life_of(record).over:
+        record = decode(data)
+        if is_over or record["key"] is None:
             return await self._begun(token, name, None)
         lease = await self._leased(token, record)
         if isinstance(lease, tuple):
@@ -270,11 +271,11 @@ class CommandWorker:
         finally:
             await self._quietly(lease.release())
 
-    async def _leased(self, token: Token, record: Record) -> Lease | tuple[str, int | None]:
+    async def _leased(self, token: Token, record: dict[str, Any]) -> Lease | tuple[str, int | None]:
         """Take the lease of a key, or return how the token is to be settled."""
         said = hashlib.blake2b(record["key"].encode(), digest_size=16).hexdigest()
         name, holder = f"command.{self.title}.{said}", f"{self._host.node.name}/{record['id']}"
-        lease = Lease(self._store.home, name, holder, LEASE_S, 0.0)
+        lease = Lease(self._home, name, holder, LEASE_S, 0.0)
         try:
             await lease.acquire()
             return lease
@@ -283,7 +284,7 @@ class CommandWorker:
                 return "nak", _CROWDED_US
         self._waiting.add(token[1])
         self._pump()
-        lease = Lease(self._store.home, name, holder, LEASE_S, None)
+        lease = Lease(self._home, name, holder, LEASE_S, None)
         try:
             await lease.acquire()
         finally:
@@ -295,30 +296,17 @@ class CommandWorker:
 
     async def _begun(self, token: Token, id: str, lease: Lease | None) -> tuple[str, int | None]:
         """Begin an attempt, run it, and write how it ended."""
-        verdict = ""
-
-        def begin(record: Record) -> CommandLife | None:
-            nonlocal verdict
-            record |= {"retries": self.mark.retries, "keep": self.mark.keep}
-            life = life_of(record)
-            verdict = life.begin(token[1])
-            if verdict in ("run", "lost"):
-                for name in ("error", "error_text", "traceback"):
-                    record.pop(name, None)
-            if verdict == "run":
-                record |= {"worker": self._host.node.name, "began_us": now_us()}
-            elif verdict in ("cancelled", "lost"):
-                record["ended_us"] = now_us()
-            return None if verdict in ("over", "duplicate") else life
-
-        record, revision = await self._held(functools.partial(self._store.change, id, begin))
-        if verdict == "duplicate":
+        mark = self.mark
+        keep_us = round(mark.keep * 1_000_000)
+        begun = await self._held("command_begin", id, token[1], self._host.node.name, mark.retries, keep_us)
+        if begun is None:
             return "ack", None
-        if verdict != "run":
-            return await self._over(record)
-        return await self._run(token, record, revision, lease)
+        data, revision = begun
+        return await self._run(token, decode(data), revision, lease)
 
-    async def _run(self, token: Token, record: Record, revision: int, lease: Lease | None) -> tuple[str, int | None]:
+    async def _run(
+        self, token: Token, record: dict[str, Any], revision: int, lease: Lease | None
+    ) -> tuple[str, int | None]:
         loop = asyncio.get_running_loop()
         request = Request(self._host.info.name, self._bound.name, (), {}, node=record["caller"])
         attempt = Attempt(record, InboundCall(request, self._bound, self._host.instance))
@@ -330,7 +318,7 @@ class CommandWorker:
             guards.append(loop.create_task(end_with(lease, attempt)))
         timeout = None if self.mark.timeout is None else loop.call_later(self.mark.timeout, attempt.end, "timeout")
         try:
-            outcome, changes = await self._outcome(attempt)
+            outcome, *end = await self._outcome(attempt)
         finally:
             if timeout is not None:
                 timeout.cancel()
@@ -339,46 +327,13 @@ class CommandWorker:
             del self._attempts[token[1]]
         if attempt.storing is not None:
             await asyncio.wait({attempt.storing})
-        return await self._ended(record["id"], attempt, outcome, changes)
+        settled: tuple[str, int | None] = await self._held(
+            "command_end", record["id"], attempt.number, outcome, (*end, attempt.reported)
+        )
+        return settled
 
-    async def _ended(self, id: str, attempt: Attempt, outcome: str, changes: Record) -> tuple[str, int | None]:
-        """Write how an attempt has ended, and return how the token is to be settled."""
-        verdict, pause_s = "", 0.0
-
-        def end(record: Record) -> CommandLife | None:
-            nonlocal verdict, pause_s
-            life = life_of(record)
-            verdict, pause_s = life.ended(attempt.number, outcome)
-            if verdict == "stale":
-                return None
-            record |= changes
-            if life.over:
-                record["ended_us"] = now_us()
-            if life.stage == "succeeded":
-                record.pop("arguments", None)
-            if attempt.reported is not None:
-                record["progress"] = attempt.reported
-            return life
-
-        record, _ = await self._held(functools.partial(self._store.change, id, end))
-        if verdict == "stale":
-            # Another attempt has the command, or has ended it. After an answer that was lost this
-            # one may have itself.
-            mine = life_of(record).over and record["attempt"] == attempt.number
-            return await self._over(record) if mine else ("", None)
-        if verdict == "again":
-            return ("nak", round(pause_s * 1_000_000)) if pause_s else ("release", None)
-        return await self._over(record)
-
-    async def _over(self, record: Record) -> tuple[str, int | None]:
-        """Tell that a command is over; then nobody needs its token any more."""
-        await self._held(functools.partial(self._store.tell_end, record))
-        if record.get("progress") is not None or record["attempt"] > 1 or record["stage"] != "succeeded":
-            await self._quietly(self._store.bucket.delete(f"{record['id']}.progress", purge=True))
-        return "ack", None
-
-    async def _outcome(self, attempt: Attempt) -> tuple[str, Record]:
-        """Run the method; return how that ended, and the outcome to write."""
+    async def _outcome(self, attempt: Attempt) -> tuple[str, bytes | None, bytes | None, str | None, str | None]:
+        """Run the method; return the outcome, the result, the error, its line and its traceback."""
         task = asyncio.get_running_loop().create_task(self._called(attempt))
         try:
             await asyncio.wait({task})
@@ -392,7 +347,7 @@ class CommandWorker:
             error = task.exception()
         if error is None:
             try:
-                return "returned", {"result": encode(task.result())}
+                return "returned", encode(task.result()), None, None, None
             except TidewireError as refused:
                 error = refused
         why = attempt.why if isinstance(error, asyncio.CancelledError) else ""
@@ -401,7 +356,7 @@ class CommandWorker:
                 f"{self.title}: it took longer than timeout={self.mark.timeout} s: allow more, or do less"
             )
         elif why:
-            return {"cancelled": "cancelled", "cut": "interrupted", "lost": "interrupted"}[why], {}
+            return "cancelled" if why == "cancelled" else "interrupted", None, None, None, None
         if isinstance(error, _Refused):
             error = error.error
             outcome = "refused"
@@ -410,11 +365,7 @@ class CommandWorker:
             self._host.log_failure(attempt.running, error)
         error = error_for_caller(self.title, error) if not isinstance(error, asyncio.CancelledError) else error
         line, trace = fault_of(error) or ("", "")
-        return outcome, {
-            "error": encoded_error(error),
-            "error_text": line[:1_024],
-            "traceback": trace[-_TRACEBACK_MAX:],
-        }
+        return outcome, None, encoded_error(error), line[:1_024], trace[-_TRACEBACK_MAX:]
 
     async def _called(self, attempt: Attempt) -> Any:
         running = attempt.running
@@ -471,7 +422,7 @@ class CommandWorker:
         """A command has reported, on any thread. The newest report is stored as soon as the one
         before is.
         """
-        attempt.reported = (fraction, note, attempt.number, now_us())
+        attempt.reported = (fraction, note, attempt.number, time.time_ns() // 1_000)
         if attempt.storing is None:
             loop.call_soon_threadsafe(self._store_report, attempt)
 
@@ -483,7 +434,7 @@ class CommandWorker:
         try:
             while attempt.reported is not attempt.stored:
                 newest = attempt.reported
-                await self._quietly(self._store.bucket.put(f"{attempt.record['id']}.progress", newest))
+                await self._quietly(self._home.call("command_report", attempt.record["id"], newest))
                 attempt.stored = newest
         finally:
             attempt.storing = None
@@ -492,7 +443,9 @@ class CommandWorker:
         """End an attempt when its command is cancelled, or another attempt has begun."""
         while True:
             try:
-                changes, revision = await self._store.watch.next(attempt.record["id"], revision, WAIT_US)
+                is_cancelled = await self._home.call(
+                    "command_interrupted", attempt.record["id"], attempt.number, revision
+                )
             except _FINAL:
                 # The final write of the attempt is refused for the same reason, and the caller sees
                 # that error.
@@ -500,29 +453,22 @@ class CommandWorker:
             except TidewireError as error:
                 await self._failed(error)
                 continue
-            for _, data, _, _ in changes:
-                life = None if data is None else life_of(decode(data))
-                if life is None or not life.is_current(attempt.number):
-                    attempt.end("lost")
-                    return
-                if life.cancelling:
-                    attempt.end("cancelled")
-                    return
+            return attempt.end("cancelled" if is_cancelled else "lost")
 
     # Its home
 
-    async def _held(self, call: Callable[[], Awaitable[_T]]) -> _T:
+    async def _held(self, call: str, *args: Any) -> Any:
         """Call the storage backend, with retries while it is away; the token is held meanwhile."""
         for _ in range(_TRIES_MAX):
             try:
-                found = await call()
+                found = await self._home.call(call, *args)
                 self._pause.end()
                 return found
             except _FINAL:
                 raise
             except TidewireError as error:
                 await self._failed(error)
-        return await call()
+        return await self._home.call(call, *args)
 
     async def _quietly(self, call: Awaitable[Any]) -> None:
         """Make a call of the storage backend that may fail without a loss."""
@@ -532,7 +478,7 @@ class CommandWorker:
             logger.debug("%s: %s", self.title, error)
 
     def _tidy(self) -> None:
-        task = asyncio.get_running_loop().create_task(self._quietly(self._store.tidy()))
+        task = asyncio.get_running_loop().create_task(self._quietly(self._home.call("command_tidy")))
         self._settling.add(task)
         task.add_done_callback(self._has_settled)
 

@@ -66,11 +66,6 @@ impl Folder {
         released
     }
 
-    /// Stops waiting.
-    pub fn forget_waiting(&mut self, name: &str, ticket: u64) {
-        self.leases.forget(name, ticket);
-    }
-
     /// The state of a lease.
     pub fn lease_info(&mut self, name: &str, now_us: u64) -> Option<LeaseInfo> {
         self.leases.get(name, now_us)?;

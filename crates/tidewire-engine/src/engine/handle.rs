@@ -11,7 +11,7 @@ use tidewire_sync::Mutex;
 use super::EngineHandle;
 use crate::actor::future::{Inbox, Task};
 use crate::actor::options::{Priority, SpawnOptions};
-use crate::actor::{Actor, ActorId, ActorRef, Context};
+use crate::actor::{Actor, ActorRef, Context};
 use crate::cell::ActorCell;
 use crate::config::EngineConfig;
 use crate::core::Core;
@@ -398,11 +398,6 @@ impl EngineHandle {
         let longest = dispatchers.iter().map(|one| (one, stalled(one))).max_by_key(|(_, time)| *time);
         let (dispatcher, time) = longest.filter(|(_, time)| !time.is_zero())?;
         Some((of_dispatcher(&self.core, dispatcher, None)?, time))
-    }
-
-    /// Statistics of the live actor with this id, for any message type.
-    pub fn statistics_of(&self, id: ActorId) -> Option<crate::statistics::ActorStatistics> {
-        self.core.find(id).map(|cell| cell.statistics())
     }
 }
 

@@ -233,13 +233,13 @@ impl<T: DeserializeOwned> Call<T> {
     fn ended(&mut self, outcome: CallOutcome) -> Result<T, Error> {
         let title = self.prepared.as_ref().map_or("call", |prepared| &prepared.title);
         match outcome {
-            CallOutcome::Replied(mut payload) => match &self.prepared {
-                Some(prepared) => values::read_for(&prepared.core()?.objects, title, payload.input()),
-                None => values::read(title, payload.input()),
+            CallOutcome::Replied(payload) => match &self.prepared {
+                Some(prepared) => values::read_for(&prepared.core()?.objects, title, payload.bytes()),
+                None => values::read(title, payload.bytes()),
             },
             CallOutcome::Failed(number, Some(payload)) => Err(match &self.prepared {
                 Some(prepared) => prepared.reply_error(number, payload.bytes()),
-                None => Error::of_reply(title, number, payload.bytes()),
+                None => values::read_error(title, number, payload.bytes()),
             }),
             CallOutcome::Failed(_, None) => Err(Error::lost(title)),
             CallOutcome::Over => Err(Error::invalid(format!("{title}: it gives a stream: read it with stream()"))),

@@ -190,7 +190,7 @@ impl<T> Items<T> {
             End::NoStream => Some(Error::invalid(format!("{title}: it gives one value, and no stream: use call()"))),
             End::Failed(number, Some(payload)) => Some(match &self.prepared {
                 Some(prepared) => prepared.reply_error(number, payload.bytes()),
-                None => Error::of_reply(title, number, payload.bytes()),
+                None => values::read_error(title, number, payload.bytes()),
             }),
             End::Failed(_, None) => Some(Error::lost(title)),
             End::Late => Some(Error::new(ErrorCode::AskTimeout, format!("{title}: its time is over before its end"))),
@@ -250,11 +250,11 @@ impl<T: DeserializeOwned> Items<T> {
         self.poll_end(context)
     }
 
-    fn read(&mut self, mut item: Payload) -> Result<T, Error> {
+    fn read(&mut self, item: Payload) -> Result<T, Error> {
         self.took_one();
         match &self.prepared {
-            Some(prepared) => values::read_for(&prepared.core()?.objects, &prepared.title, item.input()),
-            None => values::read("stream", item.input()),
+            Some(prepared) => values::read_for(&prepared.core()?.objects, &prepared.title, item.bytes()),
+            None => values::read("stream", item.bytes()),
         }
     }
 

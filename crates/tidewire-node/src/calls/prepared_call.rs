@@ -20,7 +20,7 @@ use crate::names;
 use crate::node::core::Core;
 use crate::objects::{ExportScope, Exportable, ImportHandle, OutboundReference};
 use crate::pending::Pending;
-use crate::values::Blob;
+use crate::values::{self, Blob};
 
 /// Where a call goes.
 pub(crate) enum CallTarget {
@@ -294,7 +294,7 @@ impl PreparedCall {
                 holding.lost();
                 holding.gone("its owner has left, or lost its link")
             }
-            _ => Error::of_reply(&self.title, number, payload),
+            _ => values::read_error(&self.title, number, payload),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use tidewire_engine::raw::{Fire, Mutex};
 use tidewire_link::{Failure, Message, ReplyWaiter};
 
-use crate::values::Input;
+use crate::error::Alive;
 
 /// A value as it came.
 pub(crate) struct Payload {
@@ -18,11 +18,6 @@ pub(crate) struct Payload {
 impl Payload {
     pub fn bytes(&self) -> &[u8] {
         &self.memory[self.begin..]
-    }
-
-    /// Input to decode a value from; decoding consumes a long payload.
-    pub fn input(&mut self) -> Input<'_> {
-        Input::of_memory(&mut self.memory, self.begin)
     }
 }
 
@@ -56,10 +51,6 @@ pub(crate) struct ReplySlot {
     state: Mutex<(Option<CallOutcome>, Option<Waker>)>,
     alive: Mutex<Option<Alive>>,
 }
-
-/// The last sign of life of a call: when it came, and for how many milliseconds its handler's
-/// threads or loop had been blocked.
-pub(crate) type Alive = (Instant, u32);
 
 impl ReplySlot {
     /// The first outcome counts.

@@ -23,6 +23,7 @@ use crate::services::serve::ServedRecord;
 use crate::services::single_active;
 use crate::streams::{Home, StopSignal};
 use crate::subjects::local_subscriptions::LocalSubscriptions;
+use crate::values;
 
 /// A node.
 pub(crate) struct Core {
@@ -245,7 +246,7 @@ pub(crate) async fn in_force(place: Arc<ReplySlot>, title: String) -> Result<(),
     let outcome = std::future::poll_fn(|context| place.poll(context)).await;
     match outcome {
         CallOutcome::Replied(_) | CallOutcome::Over => Ok(()),
-        CallOutcome::Failed(number, Some(payload)) => Err(Error::of_reply(&title, number, payload.bytes())),
+        CallOutcome::Failed(number, Some(payload)) => Err(values::read_error(&title, number, payload.bytes())),
         CallOutcome::Failed(_, None) | CallOutcome::Late => Err(Error::lost(&title)),
     }
 }

@@ -16,7 +16,7 @@ use crate::discovery::Visibility;
 use crate::services::failure::Failure;
 use crate::services::instance::Method;
 use crate::services::service::{MethodHandler, ReplyStream};
-use crate::values::{Blob, Input, references};
+use crate::values::{Blob, references};
 
 /// A stream as an argument of a call: the callee reads it item by item, on credit, while the call
 /// runs.
@@ -151,7 +151,7 @@ impl StreamSlot {
     /// The method through which the callee reads the stream.
     pub fn method(self: &Arc<Self>) -> Arc<Method> {
         let slot = Arc::clone(self);
-        let streams = move |_, _: Input<'_>| {
+        let streams = move |_, _: &[u8]| {
             let items: ReplyStream = Box::pin(ArgumentStreamReader(Arc::clone(&slot)));
             Ok(items)
         };

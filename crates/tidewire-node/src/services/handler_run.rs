@@ -20,8 +20,8 @@ use crate::services::inbound_call::{Ended, InboundCallState};
 use crate::services::instance::{AdmissionPermit, AdmittedCall, Counts, Method, STOPPED, ServiceInstance, refuse};
 use crate::services::service::{MethodHandler, ReplyFuture, ReplyStream};
 use crate::tracing::Span;
+use crate::values::Blob;
 use crate::values::references::within;
-use crate::values::{Blob, Input};
 
 /// Time that a caller has to cancel after its deadline.
 const LATE: Duration = Duration::from_millis(100);
@@ -32,14 +32,14 @@ pub(crate) async fn run(mut inside: AdmissionPermit, job: AdmittedCall) {
     let host = &*inside.host;
     host.runner.beat();
     Counts::add(&host.counts.calls);
-    let AdmittedCall { mut call, exchange, method, busy: _busy } = job;
+    let AdmittedCall { call, exchange, method, busy: _busy } = job;
     // A call that has waited may be over.
     if let Some(ended) = exchange.ended() {
         return give_up(host, call, &exchange, ended).await;
     }
     let context = context(&method, &call, &exchange);
     let span = Span::of(&context);
-    let (objects, input) = (host.runner.objects(), Input::of_message(&mut call.message));
+    let (objects, input) = (host.runner.objects(), call.message.payload());
     // This node takes the references in the arguments.
     let objects = objects.as_ref();
     match &method.handling {

@@ -24,15 +24,15 @@ use crate::services::context::Context;
 use crate::services::events::{Event, EventContext};
 use crate::services::failure::Failure;
 use crate::streams::{Delivery, DurableHandler};
-use crate::values::{self, Blob, Input, Kind};
+use crate::values::{self, Blob, Kind};
 
 const METHODS_MAX: usize = limits::SERVICE_METHODS.max as usize;
 
 pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Result<Blob, Failure>> + Send>>;
 pub(crate) type ReplyStream = Pin<Box<dyn Stream<Item = Result<Blob, Failure>> + Send>>;
 
-type Answers = dyn Fn(Context, Input<'_>) -> Result<ReplyFuture, Failure> + Send + Sync;
-type Streams = dyn Fn(Context, Input<'_>) -> Result<ReplyStream, Failure> + Send + Sync;
+type Answers = dyn Fn(Context, &[u8]) -> Result<ReplyFuture, Failure> + Send + Sync;
+type Streams = dyn Fn(Context, &[u8]) -> Result<ReplyStream, Failure> + Send + Sync;
 
 /// Handler of a method: one result or a stream.
 #[derive(Clone)]
@@ -326,7 +326,7 @@ impl Method {
         Fut: Future<Output = Result<O, Failure>> + Send + 'static,
     {
         let names = owned(parameters);
-        let answers = move |context: Context, input: Input<'_>| {
+        let answers = move |context: Context, input: &[u8]| {
             let answer = handler(context, arguments(input, &names)?);
             let answer: ReplyFuture = Box::pin(async move { result("the result", &answer.await?) });
             Ok(answer)
@@ -347,7 +347,7 @@ impl Method {
         S: Stream<Item = Result<O, Failure>> + Send + 'static,
     {
         let names = owned(parameters);
-        let streams = move |context: Context, input: Input<'_>| {
+        let streams = move |context: Context, input: &[u8]| {
             let items = handler(context, arguments(input, &names)?);
             let items: ReplyStream = Box::pin(crate::calls::item_stream::EncodedItems::new(items));
             Ok(items)
@@ -362,7 +362,7 @@ impl Method {
         F: Fn(A) -> Result<ReplyFuture, Failure> + Send + Sync + 'static,
     {
         let names = owned(parameters);
-        let answers = move |_: Context, input: Input<'_>| handler(arguments(input, &names)?);
+        let answers = move |_: Context, input: &[u8]| handler(arguments(input, &names)?);
         Self::of(name, parameters, MethodHandler::Once(Arc::new(answers)))
     }
 
@@ -457,7 +457,7 @@ fn check_parameters(method: &str, names: &[&str]) -> Result<(), Error> {
     Ok(())
 }
 
-fn arguments<A: DeserializeOwned>(input: Input<'_>, names: &[String]) -> Result<A, Failure> {
+fn arguments<A: DeserializeOwned>(input: &[u8], names: &[String]) -> Result<A, Failure> {
     values::read_arguments(input, names).map_err(|wrong| {
         let code = if let Kind::Coded(code) = wrong.kind() { code } else { ErrorCode::InvalidArgument };
         Failure::refusal(code, wrong.to_string())

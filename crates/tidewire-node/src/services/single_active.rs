@@ -27,7 +27,7 @@ use crate::services::failure::Failure;
 use crate::services::serve::{Served, ServiceStatistics, serve};
 use crate::services::service::{MethodHandler, ReplyFuture, ReplyStream, Service, result};
 use crate::streams::{self, Lease, LeaseOptions};
-use crate::values::{self, Blob, Input, Value};
+use crate::values::{self, Blob, Value};
 
 /// How long it waits before it tries again to become active, after an error: at first, and at most.
 /// A link that is back ends the wait.
@@ -279,7 +279,7 @@ fn guarded(service: &Service, lease: &Arc<Lease>) -> Service {
         *handling = match handling.clone() {
             MethodHandler::Once(answers) => {
                 let lease = Arc::clone(lease);
-                MethodHandler::Once(Arc::new(move |context: Context, input: Input<'_>| {
+                MethodHandler::Once(Arc::new(move |context: Context, input: &[u8]| {
                     begins(&lease)?;
                     let answering = answers(context.under(&lease), input)?;
                     let lease = Arc::clone(&lease);
@@ -293,7 +293,7 @@ fn guarded(service: &Service, lease: &Arc<Lease>) -> Service {
             }
             MethodHandler::Stream(streams) => {
                 let lease = Arc::clone(lease);
-                MethodHandler::Stream(Arc::new(move |context: Context, input: Input<'_>| {
+                MethodHandler::Stream(Arc::new(move |context: Context, input: &[u8]| {
                     begins(&lease)?;
                     let items = streams(context.under(&lease), input)?;
                     let items: ReplyStream = Box::pin(LeasedItems { lease: Arc::clone(&lease), items });
@@ -353,7 +353,7 @@ fn standby(core: &Arc<Core>, service: &Service, instance: &str) -> Service {
 
 fn forwarder(core: &Arc<Core>, service: &str, info: &MethodInfo) -> MethodHandler {
     let (core, service, method) = (Arc::downgrade(core), service.to_owned(), info.name.clone());
-    let held = move |context: &Context, input: Input<'_>| -> Result<QueuedUntilActive, Failure> {
+    let held = move |context: &Context, input: &[u8]| -> Result<QueuedUntilActive, Failure> {
         let core = core.upgrade();
         let core = core.ok_or_else(|| Failure::refusal(ErrorCode::NodeStopped, "the node has ended"))?;
         let given: Value = values::read("the arguments", input)?;

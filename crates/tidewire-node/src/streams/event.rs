@@ -80,7 +80,7 @@ impl Event {
         // Other programs add parameters, such as a charset.
         let content = given.and_then(|(_, content)| content.split(';').next()).unwrap_or_default().trim();
         match content {
-            _ if content.eq_ignore_ascii_case(VALUE) => values::read(&title(), &*self.0.payload),
+            _ if content.eq_ignore_ascii_case(VALUE) => values::read(&title(), &self.0.payload),
             _ if content.eq_ignore_ascii_case(JSON) => {
                 serde_json::from_slice(&self.0.payload).map_err(|wrong| Error::invalid(format!("{}: {wrong}", title())))
             }

@@ -419,7 +419,7 @@ fn ended<T: Send + 'static>(
     })
 }
 
-pub(super) fn refused(error: HomeError) -> Failure {
+pub(crate) fn refused(error: HomeError) -> Failure {
     let code = match error.kind() {
         HomeErrorKind::Closed => ErrorCode::HomeUnavailable,
         kind => errors::code_of(kind),

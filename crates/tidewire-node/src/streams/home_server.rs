@@ -6,22 +6,22 @@ use std::sync::Arc;
 use tidewire_engine::EngineHandle;
 use tidewire_link::{Link, Runtime, Subscription};
 
-use super::SERVICE;
 use super::home_slot::HomeSlot;
 use super::service::{StopSignal, service};
+use crate::commands;
 use crate::error::Error;
 use crate::node::core::{Runner, in_force};
 use crate::pending::wait;
 use crate::services::instance::ServiceInstance;
 use crate::services::serve::{Registration, register};
 
-/// A storage backend that a node offers to the nodes that join its hub, as the service
-/// `tidewire-streams`. It ends when it is dropped.
+/// A storage backend that a node offers to the nodes that join its hub, as the services
+/// `tidewire-streams` and `tidewire-commands`. It ends when it is dropped.
 pub struct HomeServer {
     home: Arc<HomeSlot>,
     leaving: Arc<StopSignal>,
-    instance: Arc<ServiceInstance>,
-    _subscriptions: [Subscription; 2],
+    instances: [Arc<ServiceInstance>; 2],
+    _subscriptions: [[Subscription; 2]; 2],
 }
 
 impl HomeServer {
@@ -40,32 +40,37 @@ impl HomeServer {
     ) -> Result<Self, Error> {
         let (home, leaving) = (Arc::new(home), Arc::default());
         let runner = Arc::new(Runner::on_links(engine, runtime));
-        let service = service(Arc::clone(&home), &leaving);
-        let Registration { instance, subscriptions, answers } = register(link, node, runner, service)?;
-        for answer in answers {
-            wait(in_force(answer, SERVICE.to_owned()))?;
-        }
-        Ok(Self { home, leaving, instance, _subscriptions: subscriptions })
+        let begin = |service| -> Result<_, Error> {
+            let Registration { instance, subscriptions, answers } = register(link, node, Arc::clone(&runner), service)?;
+            for answer in answers {
+                wait(in_force(answer, instance.service.to_string()))?;
+            }
+            Ok((instance, subscriptions))
+        };
+        let (commands, commands_subscriptions) = begin(commands::service(&home, &leaving, &runner))?;
+        let (streams, streams_subscriptions) = begin(service(Arc::clone(&home), &leaving))?;
+        let (instances, subscriptions) = ([commands, streams], [commands_subscriptions, streams_subscriptions]);
+        Ok(Self { home, leaving, instances, _subscriptions: subscriptions })
     }
 
     /// Ends calls that wait for events and the streams of held leases, as the node stops. Other
     /// calls go on.
     pub fn leave(&self) {
         self.leaving.leave();
-        self.instance.leave();
+        self.instances.iter().for_each(|instance| instance.leave());
     }
 }
 
 impl Drop for HomeServer {
     fn drop(&mut self) {
         self.leave();
-        self.instance.close();
+        self.instances.iter().for_each(|instance| instance.close());
         self.home.close();
     }
 }
 
 impl fmt::Debug for HomeServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HomeServer({})", self.instance.instance)
+        write!(f, "HomeServer({})", self.instances[1].instance)
     }
 }

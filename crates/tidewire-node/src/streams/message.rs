@@ -98,7 +98,7 @@ impl Message {
     }
 
     /// The message for storage backends, with its approximate size in a call.
-    pub(super) fn checked(self) -> Result<(NewMessage, usize), Error> {
+    pub(crate) fn checked(self) -> Result<(NewMessage, usize), Error> {
         let message = self.0?;
         let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         let bytes = message.payload.len() + message.subject.as_str().len() + headers + AROUND_BYTES;

@@ -43,7 +43,6 @@
 
 mod batcher;
 mod bucket;
-mod commands;
 mod consumer;
 mod durable;
 mod errors;
@@ -52,7 +51,8 @@ mod home_request;
 mod home_server;
 mod home_slot;
 mod lease;
-mod message;
+pub(crate) mod message;
+pub(crate) mod opening;
 mod publisher;
 mod remote_home;
 mod replay;
@@ -67,8 +67,11 @@ mod wire_maps;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+pub use crate::commands::client::{CommandProgress, CommandReports, CommandRun, Commands, Stage, StartOptions};
+pub use crate::commands::info::CommandInfo;
+pub use crate::commands::record::{CommandRecord, Report};
+pub use crate::commands::store::{AttemptEnd, Begun, CommandStore, NewCommand, Reported, TokenEnd};
 pub use bucket::{Bucket, BucketOptions, Entry, Watch};
-pub use commands::{CommandInfo, CommandProgress, CommandReports, CommandRun, Commands, Stage, StartOptions};
 pub use consumer::{Consumer, ConsumerOptions};
 pub use durable::DurableHandler;
 pub use event::{DeadEvent, Delivery, Event};
@@ -86,6 +89,7 @@ pub use tidewire_backend::home::{
     Settlement, Start, StreamInfo,
 };
 
+pub(crate) use home_request::refused;
 pub(crate) use service::{StopSignal, service};
 pub(crate) use subscription::DurableSubscription;
 
@@ -295,7 +299,7 @@ fn texts_of<T: Into<String>>(texts: impl IntoIterator<Item = T>) -> Vec<String> 
     texts.into_iter().map(Into::into).collect()
 }
 
-fn micros(span: Duration) -> u64 {
+pub(crate) fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 

@@ -13,7 +13,8 @@ use tidewire_backend::home::{Grant, Home, HomeError, HomeErrorKind};
 use tidewire_engine::raw::Mutex;
 
 use super::home_request::{Request, refused};
-use super::home_slot::{HomeFuture, HomeSlot};
+use super::home_slot::HomeSlot;
+use super::opening::OpeningFuture;
 use super::{ACQUIRE_WAIT_US, CALL, HOLD, SERVICE};
 use crate::pending::Wakers;
 use crate::services::failure::Failure;
@@ -81,7 +82,7 @@ impl StopSignal {
         true
     }
 
-    pub(super) fn poll(&self, context: &Context<'_>) -> Poll<HomeError> {
+    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<HomeError> {
         self.wakers.add(context.waker());
         if !self.is_leaving.load(Ordering::Acquire) {
             return Poll::Pending;
@@ -126,7 +127,7 @@ pub(crate) fn service(home: Arc<HomeSlot>, leaving: &Arc<StopSignal>) -> Service
 /// and still believe in its lease. Such a process has not renewed the lease for a while, and the
 /// TTL ends it.
 struct HeldLease {
-    opened: HomeFuture,
+    opened: OpeningFuture<Arc<dyn Home>>,
     home: Option<Arc<dyn Home>>,
     leaving: Arc<StopSignal>,
     name: String,

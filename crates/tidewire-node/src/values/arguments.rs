@@ -7,11 +7,10 @@ use super::cursor::{Cursor, Token};
 use super::decode_error::DecodeError;
 use super::extensions as ext;
 use super::reader::Reader;
-use super::source::Input;
 
 /// Reads the arguments for parameters of these names. A tuple takes all of them in order, any other
 /// type the only one.
-pub(crate) fn read<'de, T: DeserializeOwned>(input: Input<'de>, names: &'de [String]) -> Result<T, DecodeError> {
+pub(crate) fn read<'de, T: DeserializeOwned>(input: &'de [u8], names: &'de [String]) -> Result<T, DecodeError> {
     let mut cursor = Cursor::new(input)?;
     let places = places(&mut cursor, names)?;
     T::deserialize(Arguments { cursor, names, places })
@@ -89,7 +88,7 @@ fn named(
         let Token::Text(span) = cursor.token()? else {
             return Err(DecodeError::unfit("the name of an argument is no text"));
         };
-        let name = &*cursor.text(span)?;
+        let name = cursor.text(span)?;
         let Some(number) = names.iter().position(|known| known == name) else {
             let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             return Err(DecodeError::unfit(format!("{name:?} is not the name of a parameter: there are {known}")));
@@ -113,8 +112,7 @@ impl<'de> Arguments<'de> {
     fn argument<S: DeserializeSeed<'de>>(&mut self, number: usize, seed: S) -> Result<S::Value, DecodeError> {
         let read = match self.places[number] {
             Some(place) => {
-                let later = self.places[number + 1..].iter().flatten().min();
-                self.cursor.go_to(place, later.copied().unwrap_or(usize::MAX));
+                self.cursor.go_to(place);
                 seed.deserialize(Reader(&mut self.cursor))
             }
             None => seed.deserialize(Missing),
@@ -128,7 +126,7 @@ impl<'de> Arguments<'de> {
             return Err(DecodeError::unfit(text));
         };
         let Some(place) = self.places[0] else { return Err(nothing().inside_of(name)) };
-        self.cursor.go_to(place, usize::MAX);
+        self.cursor.go_to(place);
         Ok((self.cursor, name))
     }
 

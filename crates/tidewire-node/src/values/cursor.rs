@@ -1,12 +1,14 @@
 //! Reads MessagePack piece by piece, and believes no length or count before that many bytes are
 //! there.
 
+use std::ops::Range;
+
 use rmp::Marker;
 use tidewire_proto::generated::limits;
 
+use super::blob::Layout;
 use super::decode_error::DecodeError;
 use super::extensions as ext;
-use super::source::{Input, Part, Source, SourceChunk, Span};
 
 const CUT: &str = "it ends inside of a value";
 const DEPTH: usize = limits::VALUE_DEPTH.default as usize;
@@ -31,17 +33,23 @@ pub(crate) enum Token {
     Extension(i8, usize),
 }
 
+/// A stretch of a blob.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Span {
+    pub at: usize,
+    pub bytes: usize,
+}
+
 /// Where in a blob a reader is.
 pub(crate) struct Cursor<'de> {
-    source: Source<'de>,
+    blob: &'de [u8],
+    parts: Vec<Range<usize>>,
     at: usize,
     end: usize,
     depth: usize,
     next_part: usize,
     /// Values were looked at before, and are read in any order now.
     checked: bool,
-    /// The bytes from here on are still to be read.
-    retained_from: usize,
 }
 
 /// A place to go back to.
@@ -51,10 +59,9 @@ pub(crate) struct CursorPosition {
 }
 
 impl<'de> Cursor<'de> {
-    pub fn new(input: impl Into<Input<'de>>) -> Result<Self, DecodeError> {
-        let (source, head) = Source::of(input.into())?;
-        let (at, end) = (head.start, head.end);
-        Ok(Self { source, at, end, depth: 0, next_part: 0, checked: false, retained_from: usize::MAX })
+    pub fn new(blob: &'de [u8]) -> Result<Self, DecodeError> {
+        let Layout { head, parts } = Layout::of(blob)?;
+        Ok(Self { blob, parts, at: head.start, end: head.end, depth: 0, next_part: 0, checked: false })
     }
 
     pub fn at(&self) -> usize {
@@ -92,45 +99,17 @@ impl<'de> Cursor<'de> {
     }
 
     #[inline]
-    pub fn bytes(&self, span: Span) -> SourceChunk<'_, 'de, [u8]> {
-        self.source.piece(span)
+    pub fn bytes(&self, span: Span) -> &'de [u8] {
+        &self.blob[span.at..span.at + span.bytes]
     }
 
-    pub fn text(&self, span: Span) -> Result<SourceChunk<'_, 'de, str>, DecodeError> {
-        let text = match self.source.piece(span) {
-            SourceChunk::Kept(bytes) => std::str::from_utf8(bytes).map(SourceChunk::Kept),
-            SourceChunk::Passing(bytes) => std::str::from_utf8(bytes).map(SourceChunk::Passing),
-        };
-        text.map_err(|_| not_text(span))
+    pub fn text(&self, span: Span) -> Result<&'de str, DecodeError> {
+        std::str::from_utf8(self.bytes(span)).map_err(|_| not_text(span))
     }
 
-    /// Takes out the memory of the last read, if the payload is consumed and the span is a large
-    /// part of it; None: copy it.
-    pub fn take_out(&mut self, span: Span) -> Option<Vec<u8>> {
-        match &mut self.source {
-            Source::Passing(head, _) if span.at < self.retained_from => head.take_out(span),
-            _ => None,
-        }
-    }
-
-    /// As [`take_out`](Self::take_out), of a text.
-    pub fn take_text(&mut self, span: Span) -> Result<Option<String>, DecodeError> {
-        let taken = self.take_out(span).map(String::from_utf8);
-        taken.transpose().map_err(|_| not_text(span))
-    }
-
-    /// Releases the bytes that were read.
-    #[inline]
-    pub fn pass(&mut self) {
-        if let Source::Passing(head, _) = &mut self.source {
-            head.pass(self.at.min(self.retained_from));
-        }
-    }
-
-    /// Returns to a known position. Other positions from `retained_from` on follow later.
-    pub fn go_to(&mut self, at: usize, retained_from: usize) {
-        (self.at, self.retained_from) = (at, retained_from);
-        self.checked = true;
+    /// Returns to a known position.
+    pub fn go_to(&mut self, at: usize) {
+        (self.at, self.checked) = (at, true);
     }
 
     /// Reads a container, and keeps it from being nested too deep.
@@ -169,23 +148,19 @@ impl<'de> Cursor<'de> {
     }
 
     /// The buffer that a reference names.
-    pub fn part(&mut self, reference: Span) -> Result<Part<'de>, DecodeError> {
+    pub fn part(&mut self, reference: Span) -> Result<&'de [u8], DecodeError> {
         let number = self.part_number(reference)?;
-        self.source.part(number).ok_or_else(|| self.no_part(number))
+        Ok(&self.blob[self.parts[number].clone()])
     }
 
     fn part_number(&mut self, reference: Span) -> Result<usize, DecodeError> {
-        let number = <[u8; 4]>::try_from(&*self.bytes(reference)).map(u32::from_be_bytes);
+        let number = <[u8; 4]>::try_from(self.bytes(reference)).map(u32::from_be_bytes);
         let number = number.map_err(|_| self.wrong("a reference to a buffer has not 4 bytes"))? as usize;
-        if number >= self.source.parts() || !(self.checked || number == self.next_part) {
-            return Err(self.no_part(number));
+        if number >= self.parts.len() || !(self.checked || number == self.next_part) {
+            return Err(self.wrong(&format!("there is no buffer {number}, or it is not the next one")));
         }
         self.next_part = number + 1;
         Ok(number)
-    }
-
-    fn no_part(&self, number: usize) -> DecodeError {
-        self.wrong(&format!("there is no buffer {number}, or it is not the next one"))
     }
 
     /// Passes one value by, and checks its form.
@@ -215,7 +190,7 @@ impl<'de> Cursor<'de> {
         if self.at != self.end {
             return Err(self.wrong("bytes follow the value"));
         }
-        if self.next_part != self.source.parts() && !self.checked {
+        if self.next_part != self.parts.len() && !self.checked {
             return Err(self.wrong("nothing refers to the last of the buffers"));
         }
         Ok(())

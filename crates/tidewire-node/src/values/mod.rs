@@ -18,24 +18,24 @@
 
 mod arguments;
 mod blob;
-mod bytes;
+pub(crate) mod bytes;
 mod container;
 mod content;
 mod cursor;
-mod decode_error;
+pub(crate) mod decode_error;
 mod extensions;
 mod names;
 mod reader;
 pub(crate) mod references;
-mod source;
 mod text;
-mod value;
+pub(crate) mod value;
 mod writer;
 
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::error::Error;
 use crate::objects::Objects;
@@ -43,8 +43,7 @@ use crate::objects::Objects;
 pub(crate) use arguments::read as read_arguments;
 pub(crate) use blob::Blob;
 pub use bytes::Bytes;
-pub(crate) use decode_error::{DecodeError, Kind};
-pub(crate) use source::Input;
+pub(crate) use decode_error::Kind;
 pub use value::{Array, Value};
 pub(crate) use writer::Writer;
 
@@ -82,7 +81,7 @@ pub fn to_bytes<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
 /// # Ok::<(), tidewire_node::Error>(())
 /// ```
 pub fn from_bytes<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Error> {
-    references::within(None, || read_any("value", Input::Kept(bytes)))
+    references::within(None, || read_any("value", bytes))
 }
 
 /// Writes a value of this name, which is data alone.
@@ -96,16 +95,25 @@ pub(crate) fn write_any<T: Serialize + ?Sized>(name: &str, value: &T) -> Result<
 }
 
 /// Reads a value of this name, which is data alone.
-pub(crate) fn read<'a, T: DeserializeOwned>(name: &str, input: impl Into<Input<'a>>) -> Result<T, Error> {
-    references::within(None, || read_any(name, input.into()))
+pub(crate) fn read<T: DeserializeOwned>(name: &str, input: &[u8]) -> Result<T, Error> {
+    references::within(None, || read_any(name, input))
 }
 
 /// Reads a value that came to a node in a call.
-pub(crate) fn read_for<T: DeserializeOwned>(objects: &Arc<Objects>, name: &str, input: Input<'_>) -> Result<T, Error> {
+pub(crate) fn read_for<T: DeserializeOwned>(objects: &Arc<Objects>, name: &str, input: &[u8]) -> Result<T, Error> {
     references::within(Some(objects), || read_any(name, input))
 }
 
-fn read_any<'de, T: Deserialize<'de>>(name: &str, input: Input<'de>) -> Result<T, Error> {
+/// The error that a caller receives: a number and a text, or a value.
+pub(crate) fn read_error(title: &str, number: u16, payload: &[u8]) -> Error {
+    let code = ErrorCode::from_number(number).unwrap_or(ErrorCode::RemoteError);
+    match (code, read(title, payload)) {
+        (ErrorCode::RemoteError, Ok(remote)) if number == code.number() => Error::remote_of(title, remote),
+        _ => Error::new(code, format!("{title}: {}", String::from_utf8_lossy(payload))),
+    }
+}
+
+fn read_any<'de, T: Deserialize<'de>>(name: &str, input: &'de [u8]) -> Result<T, Error> {
     let found = cursor::Cursor::new(input).and_then(|mut cursor| {
         let value = T::deserialize(reader::Reader(&mut cursor))?;
         cursor.finish().map(|()| value)

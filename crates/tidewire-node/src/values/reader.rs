@@ -1,8 +1,6 @@
 //! Deserializer of values into types of Rust. A type other than `Value` gets the content of an
 //! extension, or its text.
 
-use std::borrow::Cow;
-
 use serde::de::value::SeqDeserializer;
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, VariantAccess, Visitor,
@@ -10,11 +8,10 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 
 use super::content::Content;
-use super::cursor::{Cursor, Token};
+use super::cursor::{Cursor, Span, Token};
 use super::decode_error::DecodeError;
 use super::extensions as ext;
 use super::references::REFERENCE;
-use super::source::{Bytewise, Part, SourceChunk, Span};
 use super::text;
 use super::value::{VALUE, Value};
 
@@ -38,23 +35,11 @@ impl<'de> Reader<'_, 'de> {
     }
 
     fn text<V: Visitor<'de>>(self, span: Span, visitor: V) -> Result<V::Value, DecodeError> {
-        if let Some(text) = self.0.take_text(span)? {
-            return visitor.visit_string(text);
-        }
-        match self.0.text(span)? {
-            SourceChunk::Kept(text) => visitor.visit_borrowed_str(text),
-            SourceChunk::Passing(text) => visitor.visit_str(text),
-        }
+        visitor.visit_borrowed_str(self.0.text(span)?)
     }
 
     fn bytes<V: Visitor<'de>>(self, span: Span, visitor: V) -> Result<V::Value, DecodeError> {
-        if let Some(bytes) = self.0.take_out(span) {
-            return visitor.visit_byte_buf(bytes);
-        }
-        match self.0.bytes(span) {
-            SourceChunk::Kept(bytes) => visitor.visit_borrowed_bytes(bytes),
-            SourceChunk::Passing(bytes) => visitor.visit_bytes(bytes),
-        }
+        visitor.visit_borrowed_bytes(self.0.bytes(span))
     }
 
     /// The content of an extension, for types that do not know the extension.
@@ -70,10 +55,7 @@ impl<'de> Reader<'_, 'de> {
             }
             ext::BUFFER | ext::BYTEARRAY_BUFFER => {
                 let reference = self.0.take(bytes)?;
-                match self.0.part(reference)? {
-                    Part::Kept(bytes) => visitor.visit_borrowed_bytes(bytes),
-                    Part::Passing(bytes) => visitor.visit_byte_buf(bytes),
-                }
+                visitor.visit_borrowed_bytes(self.0.part(reference)?)
             }
             ext::REFERENCE => Err(DecodeError::unfit(ext::REFERENCE_IS_NO_VALUE)),
             _ => self.other(code, bytes, visitor),
@@ -161,10 +143,7 @@ impl<'de> Deserializer<'de> for Reader<'_, 'de> {
             Token::Extension(ext::BYTEARRAY, bytes) => self.0.take(bytes)?,
             Token::Extension(ext::BUFFER | ext::BYTEARRAY_BUFFER, bytes) => {
                 let reference = self.0.take(bytes)?;
-                return match self.0.part(reference)? {
-                    Part::Kept(bytes) => visitor.visit_seq(numbers(bytes.iter().copied())),
-                    Part::Passing(bytes) => visitor.visit_seq(numbers(Bytewise::new(bytes))),
-                };
+                return visitor.visit_seq(numbers(self.0.part(reference)?.iter().copied()));
             }
             token => return self.plain(token, visitor),
         };
@@ -178,7 +157,7 @@ impl<'de> Deserializer<'de> for Reader<'_, 'de> {
         visitor: V,
     ) -> Result<V::Value, DecodeError> {
         match self.0.token()? {
-            Token::Text(span) => visitor.visit_enum((*self.0.text(span)?).into_deserializer()),
+            Token::Text(span) => visitor.visit_enum(self.0.text(span)?.into_deserializer()),
             Token::Map(1) => self.0.deeper(|cursor| visitor.visit_enum(Variant(cursor))),
             Token::Extension(code @ (ext::ENUM | ext::RECORD), bytes) => {
                 self.0.within(bytes, |cursor| enumerated(cursor, code, visitor))
@@ -262,7 +241,6 @@ impl<'de> SeqAccess<'de> for &mut Items<'_, 'de> {
         let number = self.read;
         self.read += 1;
         let item = seed.deserialize(Reader(self.cursor));
-        self.cursor.pass();
         item.map(Some).map_err(|wrong| wrong.inside_of(format_args!("[{number}]")))
     }
 
@@ -276,7 +254,7 @@ struct Entries<'a, 'de> {
     cursor: &'a mut Cursor<'de>,
     left: usize,
     /// The key of the value that comes next, if it is a text.
-    key: Option<Cow<'de, str>>,
+    key: Option<&'de str>,
 }
 
 impl<'a, 'de> Entries<'a, 'de> {
@@ -286,12 +264,9 @@ impl<'a, 'de> Entries<'a, 'de> {
         if entries.left > 0 { Err(DecodeError::unfit("the map has more entries than it has here")) } else { Ok(found) }
     }
 
-    fn key_ahead(&mut self) -> Option<Cow<'de, str>> {
+    fn key_ahead(&mut self) -> Option<&'de str> {
         let Ok(Token::Text(span)) = self.cursor.peek() else { return None };
-        match self.cursor.text(span).ok()? {
-            SourceChunk::Kept(key) => Some(Cow::Borrowed(key)),
-            SourceChunk::Passing(key) => Some(Cow::Owned(key.to_owned())),
-        }
+        self.cursor.text(span).ok()
     }
 }
 
@@ -310,7 +285,6 @@ impl<'de> MapAccess<'de> for &mut Entries<'_, 'de> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DecodeError> {
         let key = self.key.take();
         let value = seed.deserialize(Reader(self.cursor));
-        self.cursor.pass();
         value.map_err(|wrong| match key {
             Some(key) => wrong.inside_of(key),
             None => wrong,

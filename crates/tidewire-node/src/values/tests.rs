@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use tidewire_proto::generated::errors::ErrorCode;
 
-use super::{Bytes, Input, Value, from_bytes, read, read_arguments, to_bytes};
+use super::{Bytes, Value, from_bytes, read_arguments, to_bytes};
 
 const VECTORS: &str = include_str!("../../../../spec/vectors/values.json");
 
@@ -117,8 +117,7 @@ fn a_value_that_does_not_fit_is_named_with_its_path() {
 #[test]
 fn arguments_are_taken_by_position_and_by_name() {
     let names = ["symbol".to_owned(), "qty".to_owned()];
-    let read =
-        |blob: &[u8]| read_arguments::<(String, Option<u32>)>(blob.into(), &names).map_err(|wrong| wrong.to_string());
+    let read = |blob: &[u8]| read_arguments::<(String, Option<u32>)>(blob, &names).map_err(|wrong| wrong.to_string());
     let x = || "X".to_owned();
     assert_eq!(read(&to_bytes(&("X", 3)).expect("a tuple")), Ok((x(), Some(3))));
     assert_eq!(read(&to_bytes(&("X",)).expect("one")), Ok((x(), None)));
@@ -162,52 +161,40 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// As a long payload comes: in the middle of memory that is used up.
-fn passing(blob: &[u8]) -> Input<'static> {
-    let begin = 48;
-    Input::Passing([&[0xff; 48], blob].concat(), begin)
-}
-
 proptest! {
     #[test]
     fn any_value_travels_there_and_back(value in any_value()) {
         let blob = to_bytes(&value).expect("it can be written");
         prop_assert_eq!(&from_bytes::<Value>(&blob).expect("it can be read"), &value);
-        prop_assert_eq!(read::<Value>("value", passing(&blob)).expect("it can be read"), value);
     }
 
     #[test]
-    fn arguments_in_any_order_are_used_up_as_they_are_read(a in any_value(), b in any_value(), c in any_value()) {
+    fn arguments_are_read_in_any_order(a in any_value(), b in any_value(), c in any_value()) {
         let names = ["a".to_owned(), "b".to_owned(), "c".to_owned()];
         let (a_, b_, c_) = (("a".into(), a.clone()), ("b".into(), b.clone()), ("c".into(), c.clone()));
         for given in [vec![a_.clone(), b_.clone(), c_.clone()], vec![c_.clone(), a_.clone(), b_.clone()], vec![b_, c_, a_]] {
             let blob = to_bytes(&Value::Map(given)).expect("it can be written");
-            let read = read_arguments::<(Value, Value, Value)>(passing(&blob), &names).expect("it can be read");
+            let read = read_arguments::<(Value, Value, Value)>(&blob, &names).expect("it can be read");
             prop_assert_eq!(&read, &(a.clone(), b.clone(), c.clone()));
         }
     }
 
     #[test]
     fn bytes_by_chance_are_refused_or_read_but_never_a_panic(blob in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let decoded = from_bytes::<Value>(&blob).map_err(|wrong| wrong.to_string());
-        let passed = read::<Value>("value", passing(&blob)).map_err(|wrong| wrong.to_string());
-        prop_assert_eq!(format!("{decoded:?}"), format!("{passed:?}"));
+        let _ = from_bytes::<Value>(&blob);
         let _ = from_bytes::<Quote>(&blob);
         let _ = from_bytes::<Side>(&blob);
         let names = ["a".to_owned(), "b".to_owned()];
-        let _ = read_arguments::<(String, Option<u32>)>((&*blob).into(), &names);
-        let _ = read_arguments::<(String, Option<u32>)>(passing(&blob), &names);
+        let _ = read_arguments::<(String, Option<u32>)>(&blob, &names);
     }
 
     #[test]
-    fn a_value_with_a_wrong_byte_is_refused_alike_however_it_is_held(
+    fn a_value_with_a_wrong_byte_is_refused_or_read_but_never_a_panic(
         value in any_value(), at in any::<prop::sample::Index>(), byte in any::<u8>()
     ) {
         let mut blob = to_bytes(&value).expect("it can be written");
         let at = at.index(blob.len());
         blob[at] = byte;
-        let decoded = from_bytes::<Value>(&blob).map_err(|wrong| wrong.to_string());
-        let passed = read::<Value>("value", passing(&blob)).map_err(|wrong| wrong.to_string());
-        prop_assert_eq!(format!("{decoded:?}"), format!("{passed:?}"));
+        let _ = from_bytes::<Value>(&blob);
     }
 }

@@ -1,5 +1,5 @@
-"""A hub of Python with a data folder whose node does commands; each line of the input lets one go
-on that waits.
+"""A hub with the data folder of the first argument, or a node at the hub of that URL. The node does
+commands; each line of the input lets one go on that waits.
 """
 
 import asyncio
@@ -34,11 +34,11 @@ class Books(tw.Service):
         await asyncio.Event().wait()
 
 
-async def main(folder: str) -> None:
-    async with tw.Node(name="hub", data=folder) as hub:
-        print((await hub.listen("tide://127.0.0.1:0")).url, flush=True)
+async def main(place: str) -> None:
+    async with tw.Node(place, name="books") if "://" in place else tw.Node(name="books", data=place) as node:
+        print(place if "://" in place else node.listen("tide://127.0.0.1:0").url, flush=True)
         await asyncio.to_thread(sys.stdin.readline)
-        await hub.serve(Books())
+        await node.serve(Books())
         await asyncio.Event().wait()
 
 

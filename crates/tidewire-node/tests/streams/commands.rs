@@ -1,4 +1,4 @@
-//! Commands of a hub of Python: started, followed and found again by their ids.
+//! Commands at hubs of Rust and of Python: started, followed and found again by their ids.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,21 +6,42 @@ use std::time::Duration;
 use tidewire_node::streams::{CommandRun, Stage, StartOptions};
 use tidewire_node::{ErrorCode, Node, NodeOptions, Priority};
 
-use crate::hubs::{Folder, Place};
+use crate::hubs::Folder;
 use crate::support::in_time;
 use crate::support::python::Python;
 
-/// A hub of Python, and a node that has joined it. Commands complete once the test lets them.
-fn hub(folder: &Folder) -> Option<(Python, Node)> {
-    let python = Python::start_with("commands.py", &[folder.0.to_str().expect("it is text")])?;
-    let node = Node::join(&python.line(), NodeOptions::named("shop")).wait().expect("it joins");
-    Some((python, node))
+/// A hub with a data folder, a worker of Python, and a node that has joined the hub. Commands
+/// complete once the test lets them.
+struct Site {
+    python: Python,
+    node: Node,
+    _hub: Option<Node>,
+    _folder: Folder,
+}
+
+impl Site {
+    fn new(is_rust: bool) -> Option<Self> {
+        let folder = Folder::new();
+        let listen = || Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub").data(&folder.0)).wait();
+        let hub = is_rust.then(|| listen().expect("a hub with a folder"));
+        let place = hub.as_ref().map_or_else(|| folder.0.to_string_lossy().into_owned(), |hub| hub.urls()[0].clone());
+        let python = Python::start_with("commands.py", &[&place])?;
+        let node = Node::join(&python.line(), NodeOptions::named("shop")).wait().expect("it joins");
+        Some(Self { python, node, _hub: hub, _folder: folder })
+    }
+
+    /// One with a hub of Rust, and one with a hub of Python.
+    fn all() -> impl Iterator<Item = Self> {
+        [true, false].into_iter().filter_map(Self::new)
+    }
 }
 
 #[test]
 fn a_command_is_started_before_somebody_does_it_followed_and_found_again() {
-    let folder = Folder::new();
-    let Some((mut python, node)) = hub(&folder) else { return };
+    Site::all().for_each(follow_a_command);
+}
+
+fn follow_a_command(Site { mut python, node, .. }: Site) {
     let commands = node.commands();
     let options = || StartOptions::default().key("shard-7").id("north-7").priority(Priority::High);
     let run = in_time(commands.start_with("books", "reindex", &(7,), options()));
@@ -54,8 +75,10 @@ fn a_command_is_started_before_somebody_does_it_followed_and_found_again() {
 
 #[test]
 fn arguments_go_by_position_and_by_name_and_what_fails_is_told() {
-    let folder = Folder::new();
-    let Some((mut python, node)) = hub(&folder) else { return };
+    Site::all().for_each(fail_commands);
+}
+
+fn fail_commands(Site { mut python, node, .. }: Site) {
     python.go_on();
     let commands = node.commands();
     let run = in_time(commands.start("books", "close_year", &2026));
@@ -85,7 +108,7 @@ fn arguments_go_by_position_and_by_name_and_what_fails_is_told() {
 
 #[test]
 fn a_hub_without_a_place_for_commands_is_named() {
-    let place = Place::new();
-    let told = place.node.commands().start("books", "audit", &1).wait().expect_err("it has none");
+    let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).wait().expect("a hub");
+    let told = hub.commands().start("books", "audit", &1).wait().expect_err("it has none");
     assert!(told.code() == ErrorCode::NoResponders && told.to_string().contains("tidewire up --data DIR"), "{told}");
 }

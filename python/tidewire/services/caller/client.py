@@ -316,15 +316,13 @@ class ClientCommand:
             PayloadTooLarge: if the arguments are too large.
             StreamFull: if too many commands are kept.
         """
-        from tidewire.streams.command_run import CommandRun
-
         declared, node = self._declared, self._client._registry.node
         declared.function.signature.check(self._title, args, kwargs)
         if declared.mark.exclusive is not None and key is None:
             raise InvalidArgument(f'{self._title}: key: missing: it is exclusive="key"; say what it is about')
-        store = node._command_store()
-        found = await store.start(self._client._service, declared.name, args, kwargs, key, id, priority)
-        return CommandRun(node, store, found, declared.result)
+        return await node._start_command(
+            self._client._service, declared.name, args, kwargs, key, id, priority, declared.result
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Commands are started, not called."""

@@ -76,8 +76,9 @@ class DurableHandlers:
                 )
             )
         for command, bound in commands:
-            store = node._command_store()
-            self._handlings.append(CommandWorker(host, store, bound, command.mark, dispatcher, self.rests.ring))
+            self._handlings.append(
+                CommandWorker(host, node._command_home(), bound, command.mark, dispatcher, self.rests.ring)
+            )
         node._ensure_loop()
         node._waits_for.append(self)
         node._at_goodbye.append(self.leave)

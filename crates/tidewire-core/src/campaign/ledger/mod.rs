@@ -150,11 +150,6 @@ impl Ledger {
         self.progress.rate(self.stored.ended())
     }
 
-    /// True if the columns of the results are known.
-    pub const fn has_columns(&self) -> bool {
-        self.columns
-    }
-
     /// The current leases: worker, first run, count.
     pub fn leased(&self) -> impl Iterator<Item = (u64, u64, u32)> + '_ {
         self.leases.iter().map(|held| (held.worker, held.first, held.count))

@@ -192,11 +192,6 @@ impl Hub {
         self.options.frame_bytes
     }
 
-    /// The most links.
-    pub fn links_max(&self) -> usize {
-        self.options.links
-    }
-
     /// Counters of the hub.
     pub fn counts(&self) -> HubCounts {
         HubCounts { nodes: self.names.len() as u64, ..self.counts }

@@ -5,13 +5,15 @@ use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 pub use tidewire_core::stream::command::Stage;
 use tidewire_proto::generated::errors::ErrorCode;
 
+use super::info::{CommandInfo, Ended, State, time_of};
+use super::record::{SERVICE, WAIT_US};
 use crate::calls::client::{Client, Priority};
 use crate::calls::item_stream::Items;
 use crate::delay::Delay;
@@ -22,15 +24,11 @@ use crate::node::core::Core;
 use crate::pending::{Pending, wait};
 use crate::values::{self, Bytes, Value};
 
-/// The service of a hub that has a place for commands.
-const SERVICE: &str = "tidewire-commands";
-/// How long one call waits for a change at most.
-const WAIT_US: u64 = 4_000_000;
 /// Pause before a retry at an unreachable hub. A restored link ends the pause.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The commands of the hub that a node has joined, a Python hub with a data folder or on NATS; made
-/// by [`Node::commands`]. Services of Python run them.
+/// The commands of the hub that a node has joined, a hub with a data folder or on NATS; made by
+/// [`Node::commands`]. Services of Python run them.
 ///
 /// ```no_run
 /// use tidewire_node::streams::StartOptions;
@@ -77,52 +75,6 @@ impl StartOptions {
     }
 }
 
-/// State of a command.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[non_exhaustive]
-pub struct CommandInfo {
-    /// Its id.
-    pub id: String,
-    /// The service that does it.
-    pub service: String,
-    /// Which of its commands it is.
-    pub command: String,
-    /// Its stage.
-    #[serde(deserialize_with = "stage")]
-    pub stage: Stage,
-    /// The newest attempt, from 1; 0 if there was none.
-    pub attempt: u32,
-    /// How often it is tried again.
-    pub retries: u32,
-    /// True if its worker was asked to end it.
-    pub is_cancelling: bool,
-    /// The key given at its start.
-    pub key: Option<String>,
-    /// Which go first: `urgent`, `high`, `normal` or `low`.
-    pub priority: String,
-    /// The node that has started it.
-    pub caller: String,
-    /// The node that has its newest attempt.
-    pub worker: Option<String>,
-    /// When it was started.
-    #[serde(deserialize_with = "time")]
-    pub created: SystemTime,
-    /// When its newest attempt began.
-    #[serde(deserialize_with = "some_time")]
-    pub began: Option<SystemTime>,
-    /// When it was over.
-    #[serde(deserialize_with = "some_time")]
-    pub ended: Option<SystemTime>,
-    /// How far its newest attempt is, from 0 to 1.
-    pub fraction: f64,
-    /// The last note of that attempt.
-    pub note: String,
-    /// Error of the newest attempt that failed, in one line; empty without a failure.
-    pub error: String,
-    /// The traceback of that error.
-    pub traceback: String,
-}
-
 /// How far a command is.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -138,19 +90,6 @@ pub struct CommandProgress {
 }
 
 type Report = (f64, String, u32, Value);
-
-/// The revision of a record, whether its command is over, and how it has ended.
-type State = (u64, bool, Ended);
-
-#[derive(Deserialize)]
-struct Ended {
-    #[serde(deserialize_with = "stage")]
-    stage: Stage,
-    attempt: u32,
-    worker: Option<String>,
-    result: Option<Bytes>,
-    error: Option<Bytes>,
-}
 
 impl Node {
     /// The commands of the hub that it has joined. The hub is asked only when they are used.
@@ -332,7 +271,8 @@ impl CommandRun {
         let (mut revision, mut is_over, mut ended) =
             first.ok_or_else(|| Error::new(ErrorCode::NotFound, format!("command {:?}: there is none", self.id)))?;
         while !is_over {
-            let left = until.map_or(WAIT_US, |until| super::micros(until.saturating_duration_since(Instant::now())));
+            let left =
+                until.map_or(WAIT_US, |until| crate::streams::micros(until.saturating_duration_since(Instant::now())));
             if left == 0 {
                 break;
             }
@@ -355,9 +295,9 @@ impl Ended {
     fn outcome<T: DeserializeOwned>(self, id: &str) -> Result<T, Error> {
         let title = format!("command {id}");
         match (self.stage, self.result, self.error) {
-            (Stage::Succeeded, result, _) => values::read(&title, &*result.map_or_else(|| vec![0xc0], |bytes| bytes.0)),
+            (Stage::Succeeded, result, _) => values::read(&title, &result.map_or_else(|| vec![0xc0], |bytes| bytes.0)),
             (Stage::Cancelled, ..) => Err(Error::new(ErrorCode::CallCancelled, format!("{title}: it was cancelled"))),
-            (_, _, Some(raised)) => Err(Error::of_reply(&title, ErrorCode::RemoteError.number(), &raised.0)),
+            (_, _, Some(raised)) => Err(values::read_error(&title, ErrorCode::RemoteError.number(), &raised.0)),
             _ => {
                 let worker = self.worker.unwrap_or_default();
                 let lost = format!("its worker {worker:?} was lost in attempt {}, the last one", self.attempt);
@@ -440,30 +380,6 @@ fn explained(error: Error) -> Error {
     }
     let fix = "join one that is started with `tidewire up --data DIR` or `--nats URL`";
     Error::new(ErrorCode::NoResponders, format!("commands: the hub has no place for commands: {fix}"))
-}
-
-fn time_of(value: &Value) -> SystemTime {
-    match value {
-        Value::Timestamp(us) | Value::Moment(us, _) => UNIX_EPOCH + Duration::from_micros((*us).max(0).cast_unsigned()),
-        _ => UNIX_EPOCH,
-    }
-}
-
-/// One that is not known is that of a newer version.
-fn stage<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Stage, D::Error> {
-    let name = String::deserialize(from)?;
-    let known = Stage::ALL.into_iter().find(|stage| stage.name() == name);
-    known.ok_or_else(|| {
-        serde::de::Error::custom(format!("{name:?} is no stage of a command: use the same version on both sides"))
-    })
-}
-
-fn time<'de, D: serde::Deserializer<'de>>(from: D) -> Result<SystemTime, D::Error> {
-    Value::deserialize(from).map(|value| time_of(&value))
-}
-
-fn some_time<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<SystemTime>, D::Error> {
-    Ok(Option::<Value>::deserialize(from)?.map(|value| time_of(&value)))
 }
 
 impl fmt::Debug for Commands {

@@ -1,0 +1,17 @@
+//! Commands: long work that is started, followed, and found again by its id.
+//!
+//! - [`info`]: the state of a command, as its users see it.
+//! - [`record`]: the record of one command, as its bucket stores it.
+//! - [`store`]: the records in their bucket, and the queue of their tokens.
+//! - [`watch`]: the shared watch for changes of records.
+//! - [`service`]: the service of a hub, for clients of all languages.
+//! - [`client`]: the client of that service.
+
+pub mod client;
+pub mod info;
+pub mod record;
+mod service;
+pub mod store;
+mod watch;
+
+pub(crate) use service::service;
