@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
-use serde::de::DeserializeOwned;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 pub use tidewire_core::stream::command::Stage;
 use tidewire_proto::generated::errors::ErrorCode;
 
