@@ -42,6 +42,11 @@ impl Body {
         Self { content: Content::Whole(bytes.into()), open: None }
     }
 
+    /// The bytes of a body that is whole.
+    pub fn bytes(&self) -> Option<&Bytes> {
+        if let Content::Whole(bytes) = &self.content { Some(bytes) } else { None }
+    }
+
     pub fn parts(parts: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self { content: Content::Parts(Box::pin(parts)), open: None }
     }

@@ -25,6 +25,7 @@ use crate::connection::Connection;
 use crate::counts::{Counting, Counts};
 use crate::files::Files;
 use crate::gateway::GatewayError;
+use crate::mcp::Sessions;
 use crate::options::GatewayOptions;
 use crate::routes;
 
@@ -42,6 +43,7 @@ pub(crate) struct Shared {
     pub options: GatewayOptions,
     pub files: Files,
     pub counting: Counting,
+    pub sessions: Sessions,
     /// True once the gateway stops.
     pub accepting: watch::Sender<bool>,
     pub ending: watch::Sender<bool>,
@@ -90,6 +92,7 @@ impl Server {
             options,
             files,
             counting: Counting::default(),
+            sessions: Sessions::default(),
             accepting: watch::Sender::new(false),
             ending: watch::Sender::new(false),
             connections: Mutex::default(),

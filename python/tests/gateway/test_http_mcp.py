@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ pytest.importorskip("mcp", reason="the official client of MCP is not installed")
 
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 
+PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(8)
 TOKENS = (tw.Token("hub-secret"), tw.Token("bob-secret", "bob", call=("svc.shop.price",)))
 
 
@@ -24,6 +28,7 @@ def place() -> Iterator[Site]:
     with site() as made:
         made.node.serve({"b-c": lambda: 1}, name="a", visibility="public")
         made.node.serve({"c": lambda: 2}, name="a-b", visibility="public")
+        made.node.serve({"dot": lambda: PICTURE}, name="pictures", visibility="public")
         yield made
 
 
@@ -38,6 +43,11 @@ async def try_tools(client: Any, place: Site) -> None:
     assert not {"shop-secret", "hidden-secret"} & listed.keys()
     assert listed["shop-price"].description == "Say what an order costs."
     assert "order" in listed["shop-price"].input_schema["properties"]
+    assert listed["shop-price"].output_schema["properties"] == {"result": {"type": "number"}}
+    assert (listed["a-b-_c"].title, listed["a-b-_c"].description) == ("a.b-c", "Calls a.b-c.")
+    assert "shop: Sells things." in client.instructions
+    (picture,) = (await client.call_tool("pictures-dot", {})).content
+    assert (picture.type, picture.mime_type, base64.b64decode(picture.data)) == ("image", "image/png", PICTURE)
     done = await client.call_tool("shop-price", {"order": {"symbol": "X", "qty": 3}})
     assert (text(done), done.structured_content, done.is_error) == ("7.5", {"result": 7.5}, False)
     both = [await client.call_tool(name, {}) for name in sorted(listed) if name.startswith("a-")]
@@ -61,12 +71,26 @@ async def try_tools(client: Any, place: Site) -> None:
     assert [one.structured_content["result"] for one in await asyncio.gather(*many)] == list(range(50))
 
 
-def test_tools_over_http(place: Site) -> None:
+@pytest.mark.parametrize(("mode", "version"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
+def test_tools_over_http(place: Site, mode: str, version: str) -> None:
     async def main() -> None:
-        async with Client(f"{place.url}/mcp") as client:
+        async with Client(f"{place.url}/mcp", mode=mode) as client:
+            assert client.protocol_version == version
             await try_tools(client, place)
+            await try_cancel(client, place)
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE))
+
+
+async def try_cancel(client: Any, place: Site) -> None:
+    place.shop.inside.clear()
+    place.shop.gone.clear()
+    task = asyncio.create_task(client.call_tool("shop-hang", {}))
+    await asyncio.to_thread(place.shop.inside.wait, PATIENCE)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert await asyncio.to_thread(place.shop.gone.wait, PATIENCE / 2), "its handler still runs"
+    assert text(await client.call_tool("shop-echo", {"value": "on"})) == '"on"'
 
 
 def test_tools_over_stdio(place: Site) -> None:
@@ -74,23 +98,41 @@ def test_tools_over_stdio(place: Site) -> None:
         command = StdioServerParameters(command=sys.executable, args=["-m", "tidewire", "mcp", place.url])
         async with Client(stdio_client(command)) as client:
             await try_tools(client, place)
+            await try_cancel(client, place)
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE))
 
 
-def test_a_tool_that_is_cancelled_ends_its_handler(place: Site) -> None:
-    async def main() -> None:
-        command = StdioServerParameters(command=sys.executable, args=["-m", "tidewire", "mcp", place.url])
-        async with Client(stdio_client(command)) as client:
-            place.shop.inside.clear()
-            place.shop.gone.clear()
-            task = asyncio.create_task(client.call_tool("shop-hang", {}))
-            await asyncio.to_thread(place.shop.inside.wait, PATIENCE)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            assert await asyncio.to_thread(place.shop.gone.wait, PATIENCE), "its handler still runs"
+def test_a_session_cancels_its_own_calls(place: Site) -> None:
+    def post(method: str, session: str = "", **rest: Any) -> Any:
+        return place.ask("POST", "/mcp", {"jsonrpc": "2.0", "method": method, **rest}, mcp_session_id=session)
 
-    asyncio.run(asyncio.wait_for(main(), PATIENCE))
+    mine, other = (post("initialize", id=0).headers["mcp-session-id"] for _ in range(2))
+    place.shop.inside.clear()
+    place.shop.gone.clear()
+    with ThreadPoolExecutor() as threads:
+        call = threads.submit(post, "tools/call", mine, id=7, params={"name": "shop-hang"})
+        assert place.shop.inside.wait(PATIENCE)
+        assert post("notifications/cancelled", other, params={"requestId": 7}).status == 202
+        assert not place.shop.gone.is_set()
+        assert post("notifications/cancelled", mine, params={"requestId": 7}).status == 202
+        assert place.shop.gone.wait(PATIENCE / 2), "its handler still runs"
+        assert "cancelled" in call.result().value["error"]["message"]
+    assert place.ask("DELETE", "/mcp", mcp_session_id=mine).status == 204
+
+
+def test_the_command_ends_when_its_stdin_closes(place: Site) -> None:
+    place.shop.inside.clear()
+    place.shop.gone.clear()
+    hang = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "shop-hang"}}
+    with subprocess.Popen([sys.executable, "-m", "tidewire", "mcp", place.url], stdin=subprocess.PIPE) as command:
+        assert command.stdin
+        command.stdin.write(json.dumps(hang).encode() + b"\n")
+        command.stdin.flush()
+        assert place.shop.inside.wait(PATIENCE)
+        command.stdin.close()
+        assert command.wait(PATIENCE / 2) == 0
+    assert place.shop.gone.wait(PATIENCE), "its handler still runs"
 
 
 def test_messages_that_are_none_are_told_so(place: Site) -> None:
@@ -100,7 +142,13 @@ def test_messages_that_are_none_are_told_so(place: Site) -> None:
         return answer.value["error"]["code"]
 
     assert said(b"{") == -32_700
-    assert said(b"[]") == -32_700
+    assert said(b"[]") == -32_600
+    assert said(b'{"jsonrpc": "2.0", "id": null, "method": "ping"}') == -32_600
+    assert said(b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"cursor": 5}}') == -32_602
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    assert [one["id"] for one in place.ask("POST", "/mcp", [ping, {**ping, "id": 2}]).value] == [1, 2]
+    newer = place.ask("POST", "/mcp", [ping], mcp_protocol_version="2025-06-18")
+    assert newer.value["error"]["code"] == -32_600
     assert said(b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}') == -32_600
     assert said(b'{"jsonrpc": "2.0", "id": {}, "method": "ping"}') == -32_600
     assert said(b'{"jsonrpc": "2.0", "id": 1, "method": "resources/list"}') == -32_601
@@ -110,7 +158,8 @@ def test_messages_that_are_none_are_told_so(place: Site) -> None:
     note = place.ask("POST", "/mcp", {"jsonrpc": "2.0", "method": "notifications/initialized"})
     assert (note.status, note.body) == (202, b"")
     assert place.ask("GET", "/mcp").status == 405
-    assert place.ask("POST", "/mcp", {}, mcp_protocol_version="1999-01-01").problem == (400, "invalid_argument")
+    unknown = place.ask("POST", "/mcp", ping, mcp_protocol_version="1999-01-01")
+    assert (unknown.status, unknown.value["error"]["code"], unknown.value["id"]) == (400, -32_022, 1)
     assert place.ask("POST", "/mcp", {}, origin="https://evil.example").problem == (403, "unauthorized")
 
 

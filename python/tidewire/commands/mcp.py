@@ -9,6 +9,7 @@ import json
 import socket
 import sys
 import threading
+import time
 from contextlib import closing, suppress
 from typing import Any, TextIO
 from urllib.parse import urlsplit
@@ -20,10 +21,13 @@ _CANCELLED = "notifications/cancelled"
 _VERSION = "MCP-Protocol-Version"
 # Requests under way at once; the next one waits.
 _REQUESTS_MAX = 64
+# Seconds for what is under way when stdin ends.
+_LAST_S = 1.0
 
 
 def mcp(url: str, token: str | None) -> int:
-    """Pass messages on until stdin ends, and return the exit code.
+    """Pass messages on until stdin ends, and return the exit code. Requests that are still under
+    way then have a second.
 
     Args:
         url: The gateway, ``http://host:port``.
@@ -95,9 +99,10 @@ class Relay:
         thread.start()
 
     def finish(self) -> None:
-        """Wait for what is under way."""
+        """Wait for what is under way, a second at most. The end of the process cancels the rest."""
+        end = time.monotonic() + _LAST_S
         for thread in self._threads:
-            thread.join()
+            thread.join(max(0.0, end - time.monotonic()))
 
     def _pass(self, line: str, message: dict[str, Any]) -> None:
         key = json.dumps(message.get("id"))
@@ -115,7 +120,7 @@ class Relay:
             self._slots.release()
         if was_cancelled or "id" not in message or "method" not in message:
             return
-        if status != 200:
+        if status != 200 and not _is_answer(answer_text):
             answer_text = json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": _error(answer_text)})
         elif message["method"] == "initialize":
             with suppress(ValueError, KeyError, TypeError):
@@ -140,6 +145,14 @@ class Relay:
         with self._writes:
             self._out.write(line.replace("\n", " ") + "\n")
             self._out.flush()
+
+
+def _is_answer(answer_text: str) -> bool:
+    """Return whether a text is a message of JSON-RPC, as errors of the protocol itself are."""
+    try:
+        return "jsonrpc" in json.loads(answer_text)
+    except (ValueError, TypeError):
+        return False
 
 
 def _error(answer_text: str) -> dict[str, Any]:

@@ -1,208 +1,227 @@
 //! `/mcp`: the public methods as tools of the Model Context Protocol, over its streamable HTTP
 //! transport.
 //!
-//! The server has no sessions: each POST has one message of JSON-RPC 2.0, and its response is JSON.
+//! A session is a name alone: clients that have one can cancel their calls. Version 2026-07-28 has
+//! no sessions; there a client cancels by closing its request.
 
 mod names;
+mod sessions;
+mod tools;
 
 use std::sync::Arc;
 
 use hyper::body::Incoming;
+use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
-use tidewire_node::MethodInfo;
-use tidewire_node::values::Value;
 
 use crate::answer::{Answer, json as of_json, nothing};
 use crate::caller::Caller;
-use crate::calls::client;
-use crate::catalog::{Service, Services};
+use crate::catalog::Service;
 use crate::headers::check_json;
-use crate::json::{arguments, to_json};
 use crate::problem::Problem;
 use crate::request;
 use crate::routes::{RequestHead, only};
 use crate::server::Shared;
-use crate::streams::collected;
+
+pub(crate) use sessions::Sessions;
 
 /// Versions of the protocol, the newest first.
-const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+const VERSIONS: [&str; 5] = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+/// The version whose requests stand alone, without `initialize`.
+const STATELESS: &str = VERSIONS[0];
+/// The one version that has batches.
+const BATCHES: &str = VERSIONS[3];
 const VERSION: &str = "mcp-protocol-version";
-/// Tools that one answer lists.
-const PAGE: usize = 500;
+const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
 
 const NO_REQUEST: i32 = -32_600;
 const NO_METHOD: i32 = -32_601;
 const WRONG_PARAMETERS: i32 = -32_602;
 const NO_JSON: i32 = -32_700;
+const NO_VERSION: i32 = -32_022;
 
 #[derive(Deserialize)]
 struct Message<'a> {
+    #[serde(default)]
     jsonrpc: String,
+    /// Null is an id, and not allowed.
+    #[serde(default, deserialize_with = "given")]
     id: Option<Json>,
     method: Option<String>,
     #[serde(borrow)]
     params: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
-struct Call<'a> {
-    name: String,
-    #[serde(borrow)]
-    arguments: Option<&'a RawValue>,
+fn given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(from).map(Some)
 }
 
 /// Why a request of the protocol itself fails.
 struct Fault(i32, String);
 
+/// A request to the server, besides its message.
+struct Request<'a> {
+    shared: &'a Arc<Shared>,
+    caller: &'a Caller,
+    head: &'a RequestHead,
+}
+
 pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead, body: Incoming) -> Result<Answer, Problem> {
     if head.path.len() != 1 {
-        return Err(Problem::nothing("path: the tools are at /mcp"));
+        return Err(Problem::nothing(format!("{}: the tools are at /mcp", head.shown_path())));
     }
-    only(head, &[Method::POST])?;
-    if let Some(version) = head.headers.get(VERSION)
-        && !VERSIONS.iter().any(|known| version == known)
-    {
-        return Err(Problem::invalid(format!(
-            "MCP-Protocol-Version: {version:?} is not one of {}",
-            VERSIONS.join(", ")
-        )));
-    }
+    only(head, &[Method::POST, Method::DELETE])?;
     let caller = Caller::of(shared, &head.headers).await?;
+    if head.method == Method::DELETE {
+        return Ok(nothing(StatusCode::NO_CONTENT));
+    }
     let body = request::read(shared, body).await?;
     check_json(&head.headers, &body.bytes)?;
-    let message: Message<'_> = match serde_json::from_slice(&body.bytes) {
-        Ok(message) => message,
-        Err(wrong) => return Ok(response(Json::Null, Err(Fault(NO_JSON, wrong.to_string())))),
-    };
-    let (Some(id), Some(method)) = (message.id.clone(), message.method.as_deref()) else {
-        // Notifications, and answers to requests that this server does not make, are taken note of.
-        return Ok(nothing(StatusCode::ACCEPTED));
-    };
-    let is_request = message.jsonrpc == "2.0" && (id.is_string() || id.is_number());
-    if !is_request {
-        return Ok(response(
-            Json::Null,
-            Err(Fault(NO_REQUEST, "give a request of JSON-RPC 2.0 with an id".to_owned())),
-        ));
-    }
-    let result = match method {
-        "initialize" => Ok(initialized(shared, message.params)),
-        "ping" => Ok(json!({})),
-        "tools/list" => tools(shared, &caller, message.params).await?,
-        "tools/call" => called(shared, &caller, head, message.params).await?,
-        other => Err(Fault(NO_METHOD, format!("{other:?} is not a method of this server: there are tools"))),
-    };
-    Ok(response(id, result))
-}
-
-fn response(id: Json, result: Result<Json, Fault>) -> Answer {
-    let message = match result {
-        Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
-        Err(Fault(code, text)) => json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": text } }),
-    };
-    of_json(message.to_string())
-}
-
-fn initialized(shared: &Shared, params: Option<&RawValue>) -> Json {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Wanted {
-        protocol_version: String,
-    }
-    let wanted = params.and_then(|params| serde_json::from_str::<Wanted>(params.get()).ok());
-    let known = wanted.and_then(|wanted| VERSIONS.into_iter().find(|known| *known == wanted.protocol_version));
-    json!({
-        "protocolVersion": known.unwrap_or(VERSIONS[0]),
-        "capabilities": { "tools": {} },
-        "serverInfo": { "name": shared.options.name, "title": "Tidewire", "version": env!("CARGO_PKG_VERSION") },
-    })
-}
-
-async fn tools(shared: &Shared, caller: &Caller, params: Option<&RawValue>) -> Result<Result<Json, Fault>, Problem> {
-    #[derive(Default, Deserialize)]
-    struct From {
-        cursor: Option<String>,
-    }
-    let from: From = params.and_then(|params| serde_json::from_str(params.get()).ok()).unwrap_or_default();
-    let services = shared.catalog.services().await?;
-    let all = methods(&services).filter(|(service, method)| caller.may_call(&shared.access, service, &method.name));
-    // A cursor is the name of the last tool of the page before.
-    let mut rest = all
-        .map(|(service, method)| (name_of(service, method), method))
-        .filter(|(name, _)| from.cursor.as_ref().is_none_or(|last| name > last));
-    let page: Vec<_> = rest.by_ref().take(PAGE).collect();
-    let mut result = json!({ "tools": page.iter().map(|(name, method)| tool(name, method)).collect::<Vec<_>>() });
-    if let (Some(_), Some((last, _))) = (rest.next(), page.last()) {
-        result["nextCursor"] = last.as_str().into();
-    }
-    Ok(Ok(result))
-}
-
-fn methods(services: &Services) -> impl Iterator<Item = (&Service, &MethodInfo)> {
-    let mut all: Vec<_> = services
-        .values()
-        .flat_map(|service| service.info.methods.iter().map(move |method| (service, method)))
-        .collect();
-    all.sort_by_cached_key(|(service, method)| name_of(service, method));
-    all.into_iter()
-}
-
-fn name_of(service: &Service, method: &MethodInfo) -> String {
-    names::tool_name(&service.info.name, &method.name)
-}
-
-fn tool(name: &str, method: &MethodInfo) -> Json {
-    let mut schema = method.parameters.clone();
-    if schema.get("type").is_none() {
-        schema = json!({ "type": "object" });
-    }
-    json!({
-        "name": name,
-        "description": method.description,
-        "inputSchema": schema,
-        "annotations": { "idempotentHint": method.idempotent },
-    })
-}
-
-async fn called(
-    shared: &Arc<Shared>,
-    caller: &Caller,
-    head: &RequestHead,
-    params: Option<&RawValue>,
-) -> Result<Result<Json, Fault>, Problem> {
-    let call = params.and_then(|params| serde_json::from_str::<Call<'_>>(params.get()).ok());
-    let Some(call) = call else {
-        return Ok(Err(Fault(WRONG_PARAMETERS, "params: give the name of a tool, and arguments".to_owned())));
-    };
-    let services = shared.catalog.services().await?;
-    let found = methods(&services).find(|(service, method)| name_of(service, method) == call.name);
-    let Some((service, method)) = found else {
-        let text = format!("name: there is no tool {:?}: tools/list has those that there are", call.name);
-        return Ok(Err(Fault(WRONG_PARAMETERS, text)));
-    };
-    let given = arguments(call.arguments.map_or("", RawValue::get).as_bytes());
-    let given = match given {
-        Ok(given) => given,
-        Err(wrong) => return Ok(Err(Fault(WRONG_PARAMETERS, format!("arguments: {wrong}")))),
-    };
-    let done = match client(shared, caller, service, method, head) {
-        Ok(client) if method.stream => collected(client.stream(&method.name, &given)).await,
-        Ok(client) => {
-            client.call(&method.name, &given).await.map(|value: Value| to_json(&value)).map_err(Problem::from)
+    let request = Request { shared, caller: &caller, head };
+    let messages = match serde_json::from_slice::<Vec<&RawValue>>(&body.bytes) {
+        Ok(messages) if messages.is_empty() => {
+            return Ok(failed(Fault(NO_REQUEST, "the batch is empty: send a message".to_owned())));
         }
-        Err(problem) => Err(problem),
+        Ok(messages) if request.version() == Some(BATCHES) || request.version().is_none() => messages,
+        Ok(_) => return Ok(failed(Fault(NO_REQUEST, "batches are not offered: send one message".to_owned()))),
+        Err(_) => match serde_json::from_slice(&body.bytes) {
+            Ok(message) => return request.answer(message).await,
+            Err(wrong) => return Ok(failed(Fault(NO_JSON, wrong.to_string()))),
+        },
     };
-    let (text, is_error) = match done {
-        Ok(bytes) => (String::from_utf8(bytes).unwrap_or_default(), false),
-        // The model reads the problem, and may correct its call.
-        Err(problem) => (problem.json().to_string(), true),
-    };
-    let mut result = json!({ "content": [{ "type": "text", "text": text }], "isError": is_error });
-    if !is_error && let Ok(value) = serde_json::from_str::<Json>(&text) {
-        result["structuredContent"] = json!({ "result": value });
+    let mut answers = Vec::new();
+    for message in messages {
+        let answer = request.answer(message).await?;
+        answers.extend(answer.body().bytes().filter(|bytes| !bytes.is_empty()).map(|bytes| bytes.to_vec()));
     }
-    Ok(Ok(result))
+    Ok(if answers.is_empty() {
+        nothing(StatusCode::ACCEPTED)
+    } else {
+        of_json([b"[", &*answers.join(&b','), b"]"].concat())
+    })
+}
+
+impl Request<'_> {
+    /// The version that the headers name.
+    fn version(&self) -> Option<&str> {
+        self.head.headers.get(VERSION).map(|version| version.to_str().unwrap_or("?"))
+    }
+
+    async fn answer(&self, message: &RawValue) -> Result<Answer, Problem> {
+        let Ok(message) = serde_json::from_str::<Message<'_>>(message.get()) else {
+            return Ok(failed(Fault(NO_REQUEST, "give an object with jsonrpc, id and method".to_owned())));
+        };
+        let params =
+            message.params.and_then(|params| serde_json::from_str::<Json>(params.get()).ok()).unwrap_or_default();
+        let version = self.version().or_else(|| params["_meta"][META_VERSION].as_str()).unwrap_or_default();
+        if !version.is_empty() && !VERSIONS.contains(&version) {
+            let error = json!({
+                "code": NO_VERSION,
+                "message": format!("MCP-Protocol-Version: {version:?} is not one of {}", VERSIONS.join(", ")),
+                "data": { "supported": VERSIONS, "requested": version },
+            });
+            let mut answer = of_json(json!({ "jsonrpc": "2.0", "id": message.id, "error": error }).to_string());
+            *answer.status_mut() = StatusCode::BAD_REQUEST;
+            return Ok(answer);
+        }
+        let (Some(id), Some(method)) = (message.id, message.method.as_deref()) else {
+            if message.method.as_deref() == Some("notifications/cancelled") {
+                self.shared.sessions.cancel(self.caller, self.head, &params["requestId"]);
+            }
+            // Notifications, and answers to requests that this server does not make.
+            return Ok(nothing(StatusCode::ACCEPTED));
+        };
+        if message.jsonrpc != "2.0" || !(id.is_string() || id.is_number()) {
+            return Ok(failed(Fault(NO_REQUEST, "give a request of JSON-RPC 2.0 with an id".to_owned())));
+        }
+        let is_stateless = version == STATELESS;
+        let result = match method {
+            "initialize" if !is_stateless => Ok(self.initialized(&params).await?),
+            "server/discover" if is_stateless => Ok(self.discovered().await?),
+            "ping" => Ok(json!({})),
+            "tools/list" => tools::list(self, &params).await?,
+            "tools/call" => {
+                let cancelled = self.shared.sessions.enter(self.caller, self.head, &id);
+                tokio::select! {
+                    done = tools::call(self, message.params) => done?,
+                    () = cancelled => Err(Fault(NO_REQUEST, "the call was cancelled".to_owned())),
+                }
+            }
+            other => Err(Fault(NO_METHOD, format!("{other:?} is not a method of this server: there are tools"))),
+        };
+        let mut answer = response(&id, result, is_stateless);
+        if method == "initialize" {
+            let name = HeaderValue::from_str(&sessions::new_name());
+            answer.headers_mut().extend(name.ok().map(|name| (HeaderName::from_static(sessions::HEADER), name)));
+        }
+        Ok(answer)
+    }
+
+    async fn initialized(&self, params: &Json) -> Result<Json, Problem> {
+        let mut known = VERSIONS.into_iter().filter(|version| *version != STATELESS);
+        let wanted = known.clone().find(|version| params["protocolVersion"] == *version);
+        Ok(json!({
+            "protocolVersion": wanted.or_else(|| known.next()),
+            "capabilities": { "tools": { "listChanged": false } },
+            "serverInfo": self.server(),
+            "instructions": self.instructions().await?,
+        }))
+    }
+
+    async fn discovered(&self) -> Result<Json, Problem> {
+        Ok(json!({
+            "supportedVersions": VERSIONS,
+            "capabilities": { "tools": { "listChanged": false } },
+            "_meta": { META_SERVER: self.server() },
+            "instructions": self.instructions().await?,
+            "ttlMs": 0,
+            "cacheScope": "private",
+        }))
+    }
+
+    fn server(&self) -> Json {
+        json!({ "name": self.shared.options.name, "title": "Tidewire", "version": env!("CARGO_PKG_VERSION") })
+    }
+
+    /// The services of the tools, for the model.
+    async fn instructions(&self) -> Result<String, Problem> {
+        let services = self.shared.catalog.services().await?;
+        let access = &self.shared.access;
+        let may =
+            |one: &&Service| one.info.methods.iter().any(|method| self.caller.may_call(access, one, &method.name));
+        let lines = services.values().filter(may).map(|one| format!("{}: {}", one.info.name, one.info.description));
+        let first = "Each tool calls a method of a service: SERVICE-METHOD.".to_owned();
+        Ok([first].into_iter().chain(lines.take(50)).collect::<Vec<_>>().join("\n"))
+    }
+}
+
+/// Refuses a message that has no id to answer.
+fn failed(fault: Fault) -> Answer {
+    response(&Json::Null, Err(fault), false)
+}
+
+fn response(id: &Json, result: Result<Json, Fault>, is_stateless: bool) -> Answer {
+    let (message, status) = match result {
+        Ok(mut result) => {
+            if is_stateless {
+                result["resultType"] = "complete".into();
+            }
+            (json!({ "jsonrpc": "2.0", "id": id, "result": result }), StatusCode::OK)
+        }
+        Err(Fault(code, text)) => {
+            let status = match code {
+                NO_METHOD if is_stateless => StatusCode::NOT_FOUND,
+                _ if is_stateless => StatusCode::BAD_REQUEST,
+                _ => StatusCode::OK,
+            };
+            (json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": text } }), status)
+        }
+    };
+    let mut answer = of_json(message.to_string());
+    *answer.status_mut() = status;
+    answer
 }

@@ -1,0 +1,68 @@
+//! Calls of MCP sessions that run, so that a later request can cancel them.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value as Json;
+use tokio::sync::Notify;
+
+use crate::caller::Caller;
+use crate::routes::RequestHead;
+
+/// The header that names a session.
+pub(super) const HEADER: &str = "mcp-session-id";
+
+/// A caller, the name of its session and the id of the request.
+type Key = (String, String, String);
+
+/// The calls that run. The lock is held for one look or change.
+#[derive(Default)]
+pub(crate) struct Sessions(Mutex<HashMap<Key, Arc<Notify>>>);
+
+impl Sessions {
+    /// Registers a call until the future is dropped, which ends once the call is cancelled. Calls
+    /// without a session are cancelled by the end of their connection alone.
+    pub(super) fn enter<'a>(&'a self, caller: &Caller, head: &RequestHead, id: &Json) -> impl Future<Output = ()> + 'a {
+        let key = key(caller, head, id);
+        let cancelled = Arc::new(Notify::new());
+        if let Some(key) = &key {
+            self.calls().insert(key.clone(), Arc::clone(&cancelled));
+        }
+        let entry = Entry(self, key);
+        async move {
+            cancelled.notified().await;
+            drop(entry);
+        }
+    }
+
+    pub(super) fn cancel(&self, caller: &Caller, head: &RequestHead, id: &Json) {
+        if let Some(call) = key(caller, head, id).and_then(|key| self.calls().remove(&key)) {
+            call.notify_one();
+        }
+    }
+
+    fn calls(&self) -> MutexGuard<'_, HashMap<Key, Arc<Notify>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Entry<'a>(&'a Sessions, Option<Key>);
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        self.1.as_ref().map(|key| self.0.calls().remove(key));
+    }
+}
+
+fn key(caller: &Caller, head: &RequestHead, id: &Json) -> Option<Key> {
+    let session = head.headers.get(HEADER)?.to_str().ok()?;
+    Some((caller.user.clone(), session.to_owned(), id.to_string()))
+}
+
+/// A name that others do not guess.
+pub(super) fn new_name() -> String {
+    let random = || RandomState::new().hash_one(HEADER);
+    format!("{:016x}{:016x}", random(), random())
+}

@@ -1,0 +1,166 @@
+//! Tools: their list, and calls of them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value as Json, json};
+use tidewire_node::MethodInfo;
+use tidewire_node::values::Value;
+
+use super::names::tool_name;
+use super::{Fault, Request, WRONG_PARAMETERS};
+use crate::calls::{client, read_arguments};
+use crate::catalog::{Service, Services};
+use crate::json::to_json;
+use crate::problem::Problem;
+use crate::streams::collected;
+
+/// Tools that one answer lists.
+const PAGE: usize = 500;
+/// First bytes of pictures and sounds, and their media types.
+const MEDIA: [(&[u8], &str); 7] = [
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"ID3", "audio/mpeg"),
+    (b"\xff\xfb", "audio/mpeg"),
+    (b"OggS", "audio/ogg"),
+    (b"fLaC", "audio/flac"),
+];
+
+#[derive(Deserialize)]
+struct Call<'a> {
+    name: String,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+pub(super) async fn list(request: &Request<'_>, params: &Json) -> Result<Result<Json, Fault>, Problem> {
+    let cursor = match &params["cursor"] {
+        Json::Null => None,
+        Json::String(last) => Some(last.as_str()),
+        other => {
+            return Ok(Err(Fault(WRONG_PARAMETERS, format!("cursor: {other} is not one of this server: it is text"))));
+        }
+    };
+    let services = request.shared.catalog.services().await?;
+    let may =
+        |service: &Service, method: &MethodInfo| request.caller.may_call(&request.shared.access, service, &method.name);
+    let mut all: Vec<_> = methods(&services).filter(|(service, method)| may(service, method)).collect();
+    all.sort_by_cached_key(|(service, method)| name_of(service, method));
+    // A cursor is the name of the last tool of the page before.
+    let named = all.into_iter().map(|(service, method)| (name_of(service, method), service, method));
+    let mut rest = named.filter(|(name, ..)| cursor.is_none_or(|last| name.as_str() > last));
+    let page: Vec<_> = rest.by_ref().take(PAGE).collect();
+    let tools: Vec<_> = page.iter().map(|(name, service, method)| tool(name, service, method)).collect();
+    let mut result = json!({ "tools": tools, "ttlMs": 0, "cacheScope": "private" });
+    if let (Some(_), Some((last, ..))) = (rest.next(), page.last()) {
+        result["nextCursor"] = last.as_str().into();
+    }
+    Ok(Ok(result))
+}
+
+fn methods(services: &Services) -> impl Iterator<Item = (&Service, &MethodInfo)> {
+    services.values().flat_map(|service| service.info.methods.iter().map(move |method| (service, method)))
+}
+
+fn name_of(service: &Service, method: &MethodInfo) -> String {
+    tool_name(&service.info.name, &method.name)
+}
+
+fn tool(name: &str, service: &Service, method: &MethodInfo) -> Json {
+    let mut schema = method.parameters.clone();
+    if schema.get("type").is_none() {
+        schema = json!({ "type": "object" });
+    }
+    let title = format!("{}.{}", service.info.name, method.name);
+    let description = match method.description.as_str() {
+        "" => format!("Calls {title}. {}", service.info.description).trim_end().to_owned(),
+        said => said.to_owned(),
+    };
+    let mut tool = json!({
+        "name": name,
+        "title": title,
+        "description": description,
+        "inputSchema": schema,
+        "annotations": { "title": title, "idempotentHint": method.idempotent },
+    });
+    if let Some(schema) = output_schema(method) {
+        tool["outputSchema"] = schema;
+    }
+    tool
+}
+
+/// The schema of `structuredContent`; None where a result may be in a form of its own, which its
+/// schema does not know.
+fn output_schema(method: &MethodInfo) -> Option<Json> {
+    let mut result = method.result.clone();
+    let members = result.as_object_mut().filter(|members| !members.is_empty())?;
+    let defined = members.remove("$defs");
+    if method.result.to_string().contains("contentEncoding") {
+        return None;
+    }
+    if method.stream {
+        result = json!({ "type": "array", "items": result });
+    }
+    let mut schema = json!({ "type": "object", "properties": { "result": result }, "required": ["result"] });
+    if let Some(defined) = defined {
+        schema["$defs"] = defined;
+    }
+    Some(schema)
+}
+
+pub(super) async fn call(request: &Request<'_>, params: Option<&RawValue>) -> Result<Result<Json, Fault>, Problem> {
+    let call = params.and_then(|params| serde_json::from_str::<Call<'_>>(params.get()).ok());
+    let Some(call) = call else {
+        return Ok(Err(Fault(WRONG_PARAMETERS, "params: give the name of a tool, and arguments".to_owned())));
+    };
+    let services = request.shared.catalog.services().await?;
+    let found = methods(&services).find(|(service, method)| name_of(service, method) == call.name);
+    let Some((service, method)) = found else {
+        let text = format!("name: there is no tool {:?}: tools/list has those that there are", call.name);
+        return Ok(Err(Fault(WRONG_PARAMETERS, text)));
+    };
+    let body = call.arguments.map_or("", RawValue::get).as_bytes();
+    let given = match read_arguments(method, body) {
+        Ok(given) => given,
+        Err(wrong) => return Ok(Err(Fault(WRONG_PARAMETERS, format!("arguments: {}", wrong.detail())))),
+    };
+    let done = match client(request.shared, request.caller, service, method, request.head) {
+        Ok(client) if method.stream => collected(client.stream(&method.name, &given)).await.map(|json| (json, None)),
+        Ok(client) => {
+            let done = client.call(&method.name, &given).await.map_err(Problem::from);
+            done.map(|value: Value| (to_json(&value), media(&value)))
+        }
+        Err(problem) => Err(problem),
+    };
+    let (json, media) = match done {
+        Ok(done) => done,
+        Err(problem) => {
+            // The model reads the problem, and may correct its call.
+            let text = problem.explained(&service.info.name, method, body).json().to_string();
+            return Ok(Ok(json!({ "content": [{ "type": "text", "text": text }], "isError": true })));
+        }
+    };
+    if let Some(content) = media {
+        return Ok(Ok(json!({ "content": [content], "isError": false })));
+    }
+    let text = String::from_utf8(json).unwrap_or_default();
+    let value: Json = serde_json::from_str(&text).unwrap_or_default();
+    let content = json!([{ "type": "text", "text": text }]);
+    Ok(Ok(json!({ "content": content, "structuredContent": { "result": value }, "isError": false })))
+}
+
+/// A picture or a sound as content of its own.
+fn media(value: &Value) -> Option<Json> {
+    let Value::Bytes(bytes) = value else { return None };
+    let known = MEDIA.iter().find(|(first, _)| bytes.starts_with(first)).map(|(_, kind)| *kind);
+    let kind = known.or_else(|| match (bytes.get(..4)?, bytes.get(8..12)?) {
+        (b"RIFF", b"WEBP") => Some("image/webp"),
+        (b"RIFF", b"WAVE") => Some("audio/wav"),
+        _ => None,
+    })?;
+    let class = kind.split('/').next();
+    Some(json!({ "type": class, "data": STANDARD.encode(bytes), "mimeType": kind }))
+}
