@@ -66,10 +66,11 @@ def _converter(hint: Any, in_progress: dict[Any, _Later]) -> tuple[type | None, 
         return None, functools.partial(typed_stream, hint, item, _converter(item, in_progress)[1])
     exact = hint if isinstance(hint, type) and not typing.get_args(hint) and not typing.is_typeddict(hint) else None
     if _is_whole(hint):
-        if not _has_closed(hint):
+        has_tuples = _has_named_tuple(hint)
+        if not has_tuples and not _has_closed(hint):
             return exact, functools.partial(_as, hint, exact)
         fields = _field_hints(hint)
-        if exact is not None and _is_flat(exact, fields):
+        if exact is not None and not has_tuples and _is_flat(exact, fields):
             return exact, functools.partial(_flat, hint, exact, frozenset(fields))
     return exact, _by_parts(hint, exact, in_progress)
 
@@ -120,6 +121,21 @@ def closed_records(hint: Any, found: set[Any]) -> set[Any]:
         for part in _field_hints(hint).values():
             closed_records(part, found)
     return found
+
+
+def _has_named_tuple(hint: Any, within: tuple[type, ...] = ()) -> bool:
+    """Return whether a type has records that msgspec makes of arrays alone: other languages send
+    their fields by name.
+    """
+    hint = _meant(hint)
+    if not isinstance(hint, type) or typing.get_args(hint):
+        return any(_has_named_tuple(part, within) for part in (typing.get_origin(hint) or Any, *typing.get_args(hint)))
+    if hint in within:
+        return False
+    if is_struct(hint) and hint.__struct_config__.array_like:  # type: ignore[attr-defined]
+        return True
+    is_tuple = issubclass(hint, tuple) and hasattr(hint, "_fields")
+    return is_tuple or any(_has_named_tuple(part, (*within, hint)) for part in _field_hints(hint).values())
 
 
 def _as(hint: Any, exact: type | None, value: Any) -> Any:
