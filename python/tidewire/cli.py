@@ -398,6 +398,9 @@ def generate_ts(
     out: Annotated[
         Path | None, typer.Option("--out", help="The file to write; else it is printed.", show_default=False)
     ] = None,
+    no_bigint: Annotated[
+        bool, typer.Option("--no-bigint", help="Integers are number alone: for services that stay within 2^53.")
+    ] = False,
     all: All = False,
     token: TokenText = None,
     ca: Ca = None,
@@ -409,7 +412,7 @@ def generate_ts(
     """
     from tidewire.commands.talk import Hub, generate_ts
 
-    raise typer.Exit(generate_ts(Hub(place or url, token, False, files=(ca, cert, key)), out, all))
+    raise typer.Exit(generate_ts(Hub(place or url, token, False, files=(ca, cert, key)), out, all, not no_bigint))
 
 
 @app.command(epilog="Example: tidewire top --node orders --interval 2")

@@ -195,7 +195,7 @@ def test_a_service_describes_itself(node: tw.Node) -> None:
         "type": "object",
         "properties": {
             "order": {"$ref": "#/$defs/Order", "description": "What to buy, and how many."},
-            "gift": {"type": "boolean", "default": False, "description": "Whether it is wrapped."},
+            "gift": {"type": "boolean", "default": False, "description": "Whether it is wrapped.", "x-keyword": True},
             "coupons": {"type": "array", "items": {"type": "string"}, "x-rest": True},
         },
         "required": ["order"],

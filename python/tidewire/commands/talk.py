@@ -230,12 +230,12 @@ async def _services(node: tw.Node, with_internals: bool) -> list[tw.ServiceInfo]
     return [one for one in known if with_internals or not (one.name.startswith("$") or one.name in internals)]
 
 
-def generate_ts(hub: Hub, out: Path | None, with_internals: bool) -> int:
+def generate_ts(hub: Hub, out: Path | None, with_internals: bool, bigint: bool) -> int:
     """Write TypeScript interfaces of services, to a file or to the standard output."""
     from tidewire.commands.typescript import typescript
 
     async def work(node: tw.Node) -> int:
-        text = typescript(await _services(node, with_internals))
+        text = typescript(await _services(node, with_internals), bigint)
         if out is None:
             sys.stdout.write(text)
             return 0

@@ -19,16 +19,42 @@ HEADER = """\
 /* eslint-disable */
 """
 _UNKNOWN = "unknown"
-_PRIMITIVES = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
+_PRIMITIVES = {"number": "number", "boolean": "boolean", "null": "null"}
 _FORMATS = {
-    "date-time": "Date",
+    "date-time": "Date | LocalDateTime",
     "date": "LocalDate",
     "time": "LocalTime",
     "duration": "Duration",
     "uuid": "UUID",
     "decimal": "Decimal",
 }
-"""What the client makes of texts of a format; all but Date are classes of its package."""
+"""Types of texts of a format in the client."""
+_VALUES = {
+    "datetime": "Date | LocalDateTime",
+    "zoned-datetime": "Date",
+    "local-datetime": "LocalDateTime",
+    "time": "LocalTime",
+    "complex": "Complex",
+    "array": "NdArray",
+}
+"""Types of values that JSON does not have, by their "x-value"."""
+_CLASSES = frozenset(
+    [
+        "Complex",
+        "Decimal",
+        "Duration",
+        "FrozenSet",
+        "LocalDate",
+        "LocalDateTime",
+        "LocalTime",
+        "Named",
+        "NdArray",
+        "Tuple",
+        "UUID",
+    ]
+)
+"""Classes of the client's package."""
+_SAFE = 2**53 - 1
 _NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 # Words that no parameter may be called.
 _WORDS = """
@@ -39,21 +65,27 @@ static super switch this throw true try typeof var void while with yield
 _RESERVED = frozenset(_WORDS.split())
 
 
-def typescript(services: Iterable[ServiceInfo]) -> str:
+def typescript(services: Iterable[ServiceInfo], bigint: bool = True) -> str:
     """Return the text of a module with an interface for each service. The same services give the
     same text.
+
+    Args:
+        services: The services.
+        bigint: True if integers that may exceed 2^53 are ``number | bigint``; else they are
+            ``number``.
     """
-    return _Module().text(sorted(services, key=lambda info: info.name))
+    return _Module(bigint).text(sorted(services, key=lambda info: info.name))
 
 
 class _Module:
-    def __init__(self) -> None:
+    def __init__(self, bigint: bool) -> None:
+        self._bigint = bigint
         self._imports: set[str] = set()
         self._types: dict[str, str] = {}
         # The name of a type by the text of its schema: two services may mean different things by
         # one name.
         self._names: dict[str, str] = {}
-        self._taken: set[str] = {"Services", *_FORMATS.values()}
+        self._taken: set[str] = {"Services", "Date", "Map", "Record", "Set", *_CLASSES}
 
     def text(self, services: list[ServiceInfo]) -> str:
         names = {info.name: self._free(_pascal(info.name)) for info in services}
@@ -77,34 +109,78 @@ class _Module:
         return f"{_comment(info.description, '')}export interface {name} {{\n{methods}}}\n"
 
     def _parameters(self, method: MethodInfo) -> str:
-        properties = method.parameters.get("properties", {})
-        defined = method.parameters.get("$defs", {})
-        members = [f"{_key(name)}?: {self._argument(schema, defined)};" for name, schema in properties.items()]
-        return f"\t\t{_key(method.name)}: {{ {' '.join(members)} }};\n" if members else ""
+        members = self._named_arguments(method)
+        if not members and method.parameters.get("additionalProperties") is not False:
+            return ""
+        return f"\t\t{_key(method.name)}: {' '.join(['{', *members, '}'])};\n"
 
-    def _method(self, method: MethodInfo) -> str:
+    def _named_arguments(self, method: MethodInfo, only: str = "") -> list[str]:
+        """Return the members of an object of arguments by name, or those of one kind only."""
         defined = method.parameters.get("$defs", {})
         required = set(method.parameters.get("required", ()))
-        parameters = []
-        optional = False
+        members = []
         for name, schema in method.parameters.get("properties", {}).items():
-            # After a parameter that may be left out none may be demanded.
-            optional = optional or name not in required
-            parameters.append(f"{_parameter(name)}{'?' if optional else ''}: {self._argument(schema, defined)}")
-        takes = ", ".join(parameters) if method.parameters else "...args: unknown[]"
+            kind = _kind(schema)
+            if kind in ("positional", "rest") or only not in ("", kind):
+                continue
+            # Others may be given by position.
+            mark = "" if kind == "keyword" and name in required else "?"
+            members.append(f"{_key(name)}{mark}: {self._argument(schema, defined)};")
+        # An index must allow the types of all members.
+        if members and method.parameters.get("additionalProperties", False) is not False:
+            members.append(f"[name: string]: {_UNKNOWN};")
+        return members
+
+    def _method(self, method: MethodInfo) -> str:
         gives = self._of(method.result, method.result.get("$defs", {}))
         result = f"AsyncIterable<{gives}>" if method.stream else f"Promise<{gives}>"
         notes = "".join(f"\n{note}" for note in method.notes)
         comment = _comment(f"{method.description}{notes}".strip(), "\t")
-        return f"{comment}\t{_key(method.name)}({takes}): {result};\n"
+        return f"{comment}\t{_key(method.name)}({self._takes(method)}): {result};\n"
+
+    def _takes(self, method: MethodInfo) -> str:
+        """Return the text between the parentheses of a method."""
+        defined = method.parameters.get("$defs", {})
+        required = set(method.parameters.get("required", ()))
+        properties = method.parameters.get("properties", {})
+        if not properties and method.parameters.get("additionalProperties", True) is True:
+            return "...args: unknown[]"
+        parameters: list[tuple[str, str]] = []
+        rest: list[str] = []
+        least = 0
+        must_name = False
+        for name, schema in properties.items():
+            kind = _kind(schema)
+            if kind == "keyword":
+                must_name = must_name or name in required
+            elif kind == "rest":
+                rest = [f"...{_parameter(name)}: {self._of(schema, defined)}"]
+            else:
+                # After a parameter that may be left out none may be demanded.
+                least += name in required and least == len(parameters)
+                parameters.append((_parameter(name), self._argument(schema, defined)))
+        if not must_name:
+            texts = [f"{name}{'?' if at >= least else ''}: {kind}" for at, (name, kind) in enumerate(parameters)]
+            return ", ".join([*texts, *rest])
+        named = f"named: {self._imported('Named')}<{{ {' '.join(self._named_arguments(method, 'keyword'))} }}>"
+        texts = [f"{name}: {kind}" for name, kind in parameters]
+        # No parameter may follow one that may be left out, and `...` is last: lists of both can.
+        forms = [
+            [*texts[:count], *(rest if count == len(texts) else ()), named] for count in range(least, len(texts) + 1)
+        ]
+        if len(forms) == 1 and not rest:
+            return ", ".join(forms[0])
+        return f"...args: {' | '.join('[' + ', '.join(form) + ']' for form in forms)}"
 
     def _argument(self, schema: Any, defined: Schema) -> str:
         if isinstance(schema, Mapping) and schema.get("x-stream"):
             item = self._of(schema.get("items"), defined)
             return f"AsyncIterable<{item}> | Iterable<{item}>"
-        return self._of(schema, defined)
+        made = self._of(schema, defined)
+        return _union([made, "null"]) if isinstance(schema, Mapping) and schema.get("default", ...) is None else made
 
-    def _of(self, schema: Any, defined: Schema, depth: int = 0) -> str:
+    def _of(self, schema: Any, defined: Schema, depth: int = 0, hashable: bool = False) -> str:
+        """Return the type of a schema; ``hashable`` is for items of sets and keys of maps."""
         if not isinstance(schema, Mapping) or depth > 32:
             return "never" if schema is False else _UNKNOWN
         if "$ref" in schema:
@@ -115,49 +191,75 @@ class _Module:
             return _union(_literal(value) for value in schema["enum"])
         for key in ("anyOf", "oneOf"):
             if key in schema:
-                return _union(self._of(part, defined, depth + 1) for part in schema[key])
+                return _union(self._of(part, defined, depth + 1, hashable) for part in schema[key])
         if "allOf" in schema:
             return " & ".join(f"({self._of(part, defined, depth + 1)})" for part in schema["allOf"]) or _UNKNOWN
+        if schema.get("x-value") in _VALUES:
+            return self._imported(_VALUES[schema["x-value"]])
         kind = schema.get("type")
         if isinstance(kind, list):
-            return _union(self._of({**schema, "type": one}, defined, depth + 1) for one in kind)
+            return _union(self._of({**schema, "type": one}, defined, depth + 1, hashable) for one in kind)
         if kind == "array":
-            return self._array(schema, defined, depth)
+            return self._array(schema, defined, depth, hashable)
         if kind == "object" or "properties" in schema:
             return self._object(schema, defined, depth)
         if kind == "string":
             return self._string(schema)
+        if kind == "integer":
+            bounds = (
+                schema.get("minimum", schema.get("exclusiveMinimum")),
+                schema.get("maximum", schema.get("exclusiveMaximum")),
+            )
+            is_safe = all(bound is not None and abs(bound) <= _SAFE for bound in bounds)
+            return "number | bigint" if self._bigint and not is_safe else "number"
         return _PRIMITIVES.get(str(kind), _UNKNOWN)
 
     def _string(self, schema: Schema) -> str:
         if schema.get("contentEncoding") == "base64" or schema.get("format") == "binary":
             return "Uint8Array"
-        found = _FORMATS.get(str(schema.get("format")))
-        if found is None:
-            return "string"
-        if found != "Date":
-            self._imports.add(found)
-        return found
+        return self._imported(_FORMATS.get(str(schema.get("format")), "string"))
 
-    def _array(self, schema: Schema, defined: Schema, depth: int) -> str:
-        if schema.get("x-stream"):
-            return f"AsyncIterable<{self._of(schema.get('items'), defined, depth + 1)}>"
-        first = [self._of(part, defined, depth + 1) for part in schema.get("prefixItems", ())]
+    def _imported(self, made: str) -> str:
+        self._imports.update(_CLASSES.intersection(re.findall(r"\w+", made)))
+        return made
+
+    def _array(self, schema: Schema, defined: Schema, depth: int, hashable: bool) -> str:
         items = schema.get("items")
+        if schema.get("x-stream"):
+            return f"AsyncIterable<{self._of(items, defined, depth + 1)}>"
+        if schema.get("uniqueItems"):
+            return self._imported(f"{'FrozenSet' if hashable else 'Set'}<{self._of(items, defined, depth + 1, True)}>")
+        first = [self._of(part, defined, depth + 1, hashable) for part in schema.get("prefixItems", ())]
+        if schema.get("x-fields"):
+            least = schema.get("minItems", 0)
+            names = [f"{_key(name)}{'' if at < least else '?'}" for at, name in enumerate(schema["x-fields"])]
+            return (
+                f"{{ {' '.join(f'{name}: {one};' for name, one in zip(names, first[-len(names) :], strict=False))} }}"
+            )
+        item = _UNKNOWN if items is False and not first else self._of(items, defined, depth + 1, hashable)
+        if hashable:
+            parts = [*first, *([] if first and items in (False, None) else [item])]
+            return self._imported(f"Tuple<{_union(parts)}>")
         if first:
-            rest = [] if items is False or items is None else [f"...({self._of(items, defined, depth + 1)})[]"]
+            rest = [] if items is False or items is None else [f"...({item})[]"]
             return f"[{', '.join(first + rest)}]"
-        if items is False:
+        if items is False or schema.get("maxItems") == 0:
             return "[]"
-        item = self._of(items, defined, depth + 1)
         return f"{item}[]" if re.fullmatch(r"[\w$]+", item) else f"({item})[]"
 
     def _object(self, schema: Schema, defined: Schema, depth: int) -> str:
         properties = schema.get("properties", {})
+        if properties:
+            return "{ " + " ".join(self._members(schema, defined, depth)) + " }"
         others = schema.get("additionalProperties")
-        if not properties:
-            return f"Record<string, {_UNKNOWN if others in (None, True) else self._of(others, defined, depth + 1)}>"
-        return "{ " + " ".join(self._members(schema, defined, depth)) + " }"
+        item = _UNKNOWN if others in (None, True) else self._of(others, defined, depth + 1)
+        keys = self._of(schema["x-keys"], defined, depth + 1, True) if "x-keys" in schema else "string"
+        kinds = {"string" if part.startswith('"') else part for part in re.sub("<.*?>+", "", keys).split(" | ")}
+        if kinds == {"string"}:
+            return f"Record<string, {item}>"
+        # A map without keys, or with keys of text alone, is a plain object.
+        has_text = kinds & {"string", _UNKNOWN}
+        return f"Map<{keys}, {item}> | Record<string, {item if has_text else 'never'}>"
 
     def _members(self, schema: Schema, defined: Schema, depth: int) -> list[str]:
         required = set(schema.get("required", ()))
@@ -204,6 +306,12 @@ class _Module:
         return free
 
 
+def _kind(schema: Any) -> str:
+    """Return how a parameter is given: "keyword", "positional" or "rest"; empty for both ways."""
+    known = schema if isinstance(schema, Mapping) else {}
+    return next((kind for kind in ("keyword", "positional", "rest") if known.get(f"x-{kind}")), "")
+
+
 def _pascal(name: str) -> str:
     made = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9$]+", name) if part)
     return made if _NAME.fullmatch(made) else f"Service{made}"
@@ -219,6 +327,8 @@ def _parameter(name: str) -> str:
 
 
 def _literal(value: Any) -> str:
+    if isinstance(value, int) and abs(value) > _SAFE:
+        return f"{value}n"
     return json.dumps(value) if value is None or isinstance(value, (str, int, float, bool)) else _UNKNOWN
 
 

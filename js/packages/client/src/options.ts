@@ -12,7 +12,7 @@ export class Named<T extends object = any, Name = keyof T> {
 	/** Types only: a method takes no other names than those of its parameters. */
 	declare readonly names?: Name;
 
-	constructor(readonly values: T) {}
+	constructor(readonly fields: T) {}
 }
 
 /** Arguments by name, as the last argument of a call: `quote("X", named({ qty: 3 }))`. */
@@ -168,7 +168,7 @@ export function headerFields(headers: Readonly<Record<string, string>> | undefin
 /** Arguments by position, and those by name if there are any. */
 export function splitArguments(args: readonly unknown[]): [positional: readonly unknown[], byName: object | undefined] {
 	const last = args.at(-1);
-	return last instanceof Named ? [args.slice(0, -1), last.values] : [args, undefined];
+	return last instanceof Named ? [args.slice(0, -1), last.fields] : [args, undefined];
 }
 
 /** The arguments of a call as one value: a tuple, or that and those by name. */

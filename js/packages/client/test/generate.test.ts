@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import test, { after, before } from "node:test";
+import { transformSync } from "esbuild";
 import ts from "typescript";
 import { Peer, PYTHON, ROOT } from "./python.js";
 
@@ -63,8 +64,8 @@ export async function run(node: Node): Promise<number> {
 		const next: number = tick + quote.price + again.price;
 		return next;
 	}
-	const state: Record<string, number> = await pricing.state();
-	return state.open ?? 0;
+	const state: Record<string, number | bigint> = await pricing.state();
+	return Number(state.open);
 }
 
 export async function untyped(node: Node): Promise<unknown> {
@@ -76,6 +77,8 @@ const WRONG = [
 	'await node.client<Services["pricing"]>("pricing").quote(3)',
 	'await node.client<Services["pricing"]>("pricing").quot("X")',
 	'await node.client<Services["pricing"]>("pricing").quote("X", named({ quantity: 3 }))',
+	'await node.client<Services["pricing"]>("pricing").quote(3, named({ qty: 3 }))',
+	'await node.client<Services["pricing"]>("pricing").slow(named({ qty: 3 }))',
 	'await node.client<Services["pricing"]>("pricing").quote("X", named({ qty: 3, quantity: 3 }))',
 	'await node.client<Services["pricing"]>("pricing").quote("X", named({ qty: "three" }))',
 	'const wrong: string = await node.client<Services["pricing"]>("pricing").quote("X")',
@@ -126,9 +129,9 @@ test("what is served, and a client of named methods, under the strictest options
 
 test("types of a hub's services, checked with tsc --strict", () => {
 	const text = generate("services");
-	assert.match(text, /export interface Quote \{\n\tsymbol: string;\n\tprice: number;\n\tqty\?: number;\n\}/);
-	assert.match(text, /quote\(symbol: string, qty\?: number\): Promise<Quote>;/);
-	assert.match(text, /ticks\(symbol: string, count\?: number\): AsyncIterable<number>;/);
+	assert.match(text, /export interface Quote \{\n\tsymbol: string;\n\tprice: number;\n\tqty\?: number \| bigint;\n\}/);
+	assert.match(text, /quote\(symbol: string, qty\?: number \| bigint\): Promise<Quote>;/);
+	assert.match(text, /ticks\(symbol: string, count\?: number \| bigint\): AsyncIterable<number>;/);
 	writeFileSync(`${FOLDER}/good.ts`, GOOD);
 	const wrong = WRONG.map((line, at) => {
 		const file = `${FOLDER}/wrong${at}.ts`;
@@ -144,6 +147,55 @@ test("types of a hub's services, checked with tsc --strict", () => {
 	for (const [at, line] of WRONG.entries()) {
 		assert.equal(found[at]?.length, 1, `${line}: ${found[at]?.join("\n")}`);
 	}
+});
+
+/** Head of a module of random calls. */
+const RANDOM = `
+import assert from "node:assert/strict";
+import {
+	Complex, connect, DateTime, Decimal, Duration, FrozenSet, LocalDate, LocalDateTime, LocalTime, named, Tuple, tuple, UUID,
+} from "tidewire";
+import type { Services } from "./random.js";
+
+type Given<T> = T extends AsyncIterable<infer I> ? I : Awaited<T>;
+type Result<K extends keyof Services> = Services[K] extends { call: (...args: never) => infer R } ? Given<R> : never;
+export const used = [Complex, DateTime, Decimal, Duration, FrozenSet, LocalDate, LocalDateTime, LocalTime, named, Tuple, tuple, UUID];
+
+function shown(value: unknown): string {
+	const parts = (items: Iterable<unknown>): string[] => Array.from(items, shown);
+	if (typeof value !== "object" || value === null) return typeof value + String(value);
+	if (value instanceof Date) return value.toISOString() + ((value as DateTime).micros ?? 0) + (value as DateTime).offsetMicros;
+	if (value instanceof Map || value instanceof Set) return value.constructor.name + parts(value).sort();
+	if (Array.isArray(value) || value instanceof Uint8Array) return "[" + parts(value) + "]";
+	return value.constructor.name + Object.entries(value).sort().map(([key, item]) => key + shown(item));
+}
+
+function same(value: unknown, wanted: unknown, call: string): void {
+	assert.equal(shown(value), shown(wanted), call);
+}
+
+async function first<T>(items: AsyncIterable<T>): Promise<T | undefined> {
+	for await (const item of items) return item;
+	return undefined;
+}
+
+export async function run(url: string): Promise<void> {
+	await using node = await connect(url);
+`;
+
+test("random signatures: Python and TypeScript get what the types say", async () => {
+	const calls = `${FOLDER}/calls.ts`;
+	const seed = process.env.SEED ?? "1";
+	const random = await Peer.program("signatures", hub.url, seed, calls);
+	writeFileSync(calls, `${RANDOM}${readFileSync(calls, "utf8")}}\n`);
+	generate("random");
+	const strictest = { noUncheckedIndexedAccess: true, exactOptionalPropertyTypes: true, types: ["node"] };
+	assert.deepEqual(problems([calls], strictest), [[]]);
+	const { code } = transformSync(readFileSync(calls, "utf8"), { loader: "ts", format: "esm", target: "es2022" });
+	writeFileSync(`${FOLDER}/calls.mjs`, code);
+	const { run } = (await import(`${FOLDER}/calls.mjs`)) as { run(url: string): Promise<void> };
+	await run(hub.url);
+	await random.stop();
 });
 
 test("the same services give the same text", () => {

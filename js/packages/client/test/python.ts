@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 
 export const ROOT = fileURLToPath(new URL("../../../../../", import.meta.url));
 export const PYTHON = process.env.PYTHON_OF_TESTS ?? `${ROOT}.venv/bin/python`;
-const PEER = `${ROOT}js/packages/client/test/programs/peer.py`;
+const PROGRAMS = `${ROOT}js/packages/client/test/programs`;
 
 /** A process that says in a line that it is ready. */
 class Program {
@@ -34,7 +34,7 @@ class Program {
 	}
 }
 
-/** `peer.py`. */
+/** `peer.py`, or another program of its folder. */
 export class Peer extends Program {
 	private constructor(
 		child: ChildProcess,
@@ -43,8 +43,12 @@ export class Peer extends Program {
 		super(child);
 	}
 
-	static async start(...args: string[]): Promise<Peer> {
-		const [child, said] = await Program.launch(PYTHON, [PEER, ...args]);
+	static start(...args: string[]): Promise<Peer> {
+		return Peer.program("peer", ...args);
+	}
+
+	static async program(name: string, ...args: string[]): Promise<Peer> {
+		const [child, said] = await Program.launch(PYTHON, [`${PROGRAMS}/${name}.py`, ...args]);
 		return new Peer(child, (JSON.parse(said) as { url: string }).url);
 	}
 }

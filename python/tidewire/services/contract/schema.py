@@ -13,12 +13,15 @@ import msgspec
 from tidewire.services.caller.argument_check import Parameter, Signature
 from tidewire.services.contract import docstrings
 from tidewire.services.contract.conversion import closed_records
+from tidewire.services.contract.schema_keywords import mark
 from tidewire.services.contract.type_hints import TypeHints, stream_item, text
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _REF = "#/$defs/{name}"
 # Stand-in for a type without a schema while msgspec writes: msgspec takes an empty one for none.
 _UNKNOWN = {"x-unknown": True}
+# Types that travel and have no form in JSON.
+_VALUES = {"complex": "complex", "ndarray": "array"}
 
 Schema = dict[str, Any]
 
@@ -36,6 +39,11 @@ class Writer:
         described = docstrings.arguments(function)
         defined: Schema = {}
         properties = {p.name: self._parameter(p, described, defined) for p in signature.parameters}
+        for parameter in signature.parameters:
+            if parameter not in signature.positional:
+                properties[parameter.name]["x-keyword"] = True
+            elif parameter.name not in signature.named:
+                properties[parameter.name]["x-positional"] = True
         if signature.rest is not None:
             item = self._of(signature.rest.hint, signature.rest.name, defined)
             properties[signature.rest.name] = {"type": "array", "items": item, "x-rest": True}
@@ -92,6 +100,7 @@ class Writer:
         for kind in closed_records(hint, set()):
             if kind.__name__ in parts:
                 parts[kind.__name__].setdefault("additionalProperties", False)
+        mark(hint, made, parts)
         defined.update(_without_marks({**found, **parts}))
         return dict(_without_marks(made))
 
@@ -105,7 +114,7 @@ class Writer:
             return {"type": "array", "items": self._of(item, name, defined), "x-stream": True}
         if kind is not object:
             self.notes.append(f"{name}: {text(kind)} has no schema")
-        return dict(_UNKNOWN)
+        return {"x-value": _VALUES[text(kind)]} if text(kind) in _VALUES else dict(_UNKNOWN)
 
     def _alternatives(self, hint: Any, name: str, defined: Schema) -> Schema:
         """Return the schema of a union whose members msgspec can't tell apart."""

@@ -28,13 +28,19 @@ type NamesOf<T, K> = T extends { $parameters?: infer P }
 		: AnyNames
 	: AnyNames;
 
+/** The arguments by position of a method, without those by name at the end. */
+type ByPosition<A extends readonly unknown[]> = A extends readonly [...infer H, Named] ? H : A;
+
+/** All first parts of a list of arguments. */
+type First<A extends readonly unknown[]> = A extends readonly [infer H, ...infer T] ? [] | [H, ...First<T>] : A;
+
 /**
  * A method of a client: it takes the parameters of the method, or some of them by position and the
  * rest by name, at the end.
  */
 export type Method<F, P extends object = AnyNames> = F extends (...args: infer A) => infer R
 	? (
-			...args: A | [...unknown[], Named<P>]
+			...args: A | [...First<Required<ByPosition<A>>>, Named<P>]
 		) => R extends AsyncIterable<infer I> | Iterable<infer I>
 			? R extends string
 				? Call<R>

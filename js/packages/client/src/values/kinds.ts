@@ -9,8 +9,10 @@ export class Tuple<T = unknown> extends Array<T> {
 }
 
 /** Makes a tuple of its items. */
-export function tuple<T>(...items: T[]): Tuple<T> {
-	const made = new Tuple<T>();
+export function tuple<T>(...items: T[]): Tuple<T>;
+export function tuple<T extends unknown[]>(...items: T): Tuple<T[number]>; // of different types
+export function tuple(...items: unknown[]): Tuple {
+	const made = new Tuple();
 	made.push(...items);
 	return made;
 }
