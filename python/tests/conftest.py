@@ -6,13 +6,11 @@ import asyncio
 import compileall
 import inspect
 import itertools
-import json
 import logging
 import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -31,8 +29,7 @@ from file_durations import (  # noqa: F401  (hooks of pytest)
 from in_loop import InLoop
 from link_certificates import certificates as make_certificates
 from link_processes import Programs, programs
-
-SERVERS = Path(__file__).parents[2] / "tools" / "servers.py"
+from server_keeper import Keeper
 
 
 def pytest_sessionstart() -> None:
@@ -175,17 +172,8 @@ def postgres_url() -> Iterator[str]:
     if "TIDEWIRE_TEST_POSTGRES" in os.environ:
         yield os.environ["TIDEWIRE_TEST_POSTGRES"]
         return
-    keeper = subprocess.Popen(
-        [sys.executable, SERVERS, "postgres"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert keeper.stdin is not None and keeper.stdout is not None
-    said = json.loads(keeper.stdout.readline())
-    if "error" not in said:
-        yield said["TIDEWIRE_TEST_POSTGRES"]
-    keeper.stdin.close()
-    keeper.wait(60)
-    if "error" in said:
-        pytest.skip(said["error"])
+    with Keeper() as keeper:
+        yield keeper.url
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

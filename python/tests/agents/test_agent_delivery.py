@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-
-PATIENCE = 30.0
-
-
-def nothing(payload: object) -> None:
-    """Handle whatever comes."""
+from agent_support import PATIENCE, nothing
 
 
 class Flaky:
@@ -185,7 +180,7 @@ async def test_a_request_that_expires_tells_the_requester_and_is_not_begun(node:
 
     agent = node.agent(handler, id="a")
     asker = node.agent(nothing, id="asker")
-    first = asyncio.ensure_future(_await(asker.request("first", to="a", timeout=PATIENCE)))
+    first = asyncio.ensure_future(asker.request("first", to="a", timeout=PATIENCE))
     await asyncio.wait_for(inside.wait(), PATIENCE)
     with pytest.raises(tw.AskTimeout):
         await asker.request("second", to="a", timeout=0.01)
@@ -195,10 +190,6 @@ async def test_a_request_that_expires_tells_the_requester_and_is_not_begun(node:
     assert seen == ["first"]
     assert node.statistics()["ask_timeouts"] == 1
     assert [letter.reason for letter in node.dead_letters.list(name="a")] == ["expired"]
-
-
-async def _await(awaitable: Any) -> Any:
-    return await awaitable
 
 
 @pytest.mark.promise("P11.18")

@@ -12,40 +12,10 @@ from typing import Any
 
 import pytest
 import tidewire as tw
+from agent_support import PATIENCE, Gate, nothing
 
-PATIENCE = 30.0
 LOOK_S = 0.04
 """Shorter than the wait of a receipt for an end that it is not told of."""
-
-
-def nothing(payload: object) -> None:
-    """Handle whatever comes."""
-
-
-class Gate:
-    """An agent that waits in its first message until the test lets it go, and keeps what came after
-    it.
-    """
-
-    def __init__(self, node: tw.Node, id: str = "gate", **options: Any) -> None:
-        self.id = id
-        self.inside, self.open = threading.Event(), threading.Event()
-        self.seen: list[Any] = []
-        self.agent = node.agent(self._receive, id=id, **options)
-
-    def _receive(self, payload: object) -> None:
-        if payload == "hold":
-            self.inside.set()
-            assert self.open.wait(PATIENCE)
-        else:
-            self.seen.append(payload)
-
-    def hold(self, sender: tw.Agent, *waiting: object) -> None:
-        """Make it wait, and put messages behind that."""
-        sender.tell("hold", to=self.id)
-        assert self.inside.wait(PATIENCE)
-        for payload in waiting:
-            sender.tell(payload, to=self.id)
 
 
 def receipts() -> int:
@@ -180,7 +150,7 @@ async def test_sends_that_are_refused_or_cancelled_leave_no_receipt(node: tw.Nod
     for _ in range(100):
         with pytest.raises(tw.MailboxFull):
             await sender.send("x", to="fail", receipt=True)
-    waiting = asyncio.ensure_future(_await(sender.send("x", to="wait", receipt=True)))
+    waiting = asyncio.ensure_future(sender.send("x", to="wait", receipt=True))
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait([waiting])
@@ -192,10 +162,6 @@ async def test_sends_that_are_refused_or_cancelled_leave_no_receipt(node: tw.Nod
         gate.open.set()
         await gate.agent.stop()
         assert gate.seen == ["fills it"]
-
-
-async def _await(awaitable: Any) -> Any:
-    return await awaitable
 
 
 @pytest.mark.promise("P11.6", "P11.7")

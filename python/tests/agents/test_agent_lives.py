@@ -14,12 +14,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-
-PATIENCE = 30.0
-
-
-def nothing(payload: object) -> None:
-    """Handle whatever comes."""
+from agent_support import PATIENCE, nothing
 
 
 class Echo(tw.Agent):

@@ -15,6 +15,7 @@ import pytest
 import tidewire as tw
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_budget import examples
 
 numbers = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
 plain = st.recursive(
@@ -109,7 +110,7 @@ trees = st.recursive(
 
 
 @given(plain, fields)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_both_forms_come_back_as_what_was_sent(payload: Any, given_fields: dict[str, Any]) -> None:
     message = tw.Message(payload, **given_fields)
     for back in (tw.Message.from_json(message.to_json()), tw.Message.from_msgpack(message.to_msgpack())):
@@ -120,7 +121,7 @@ def test_both_forms_come_back_as_what_was_sent(payload: Any, given_fields: dict[
 
 
 @given(binary)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_messagepack_brings_back_bytes_times_and_all_integers_of_64_bits(payload: Any) -> None:
     back = tw.Message.from_msgpack(tw.Message(payload).to_msgpack()).payload
     assert back == payload
@@ -128,7 +129,7 @@ def test_messagepack_brings_back_bytes_times_and_all_integers_of_64_bits(payload
 
 
 @given(trees)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_a_nested_typed_payload_comes_back_equal_in_both_forms(tree: Tree) -> None:
     message = tw.Message(tree)
     for back in (tw.Message.from_json(message.to_json()), tw.Message.from_msgpack(message.to_msgpack())):
@@ -311,7 +312,7 @@ def test_a_missing_field_is_named_and_an_unknown_one_is_skipped() -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_any_bytes_are_a_message_or_an_invalid_argument(data: bytes) -> None:
     for read in (tw.Message.from_json, tw.Message.from_msgpack):
         with contextlib.suppress(tw.InvalidArgument):
@@ -324,7 +325,7 @@ def test_any_bytes_are_a_message_or_an_invalid_argument(data: bytes) -> None:
     st.integers(0, 4),
     st.binary(max_size=4),
 )
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_form_with_a_few_wrong_bytes_is_a_message_or_an_invalid_argument(
     payload: Any, place: float, taken: int, put: bytes
 ) -> None:

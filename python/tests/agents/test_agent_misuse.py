@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-
-
-def nothing(payload: object) -> None:
-    """Handle whatever comes."""
+from agent_support import nothing
 
 
 def generator(payload: object) -> Any:

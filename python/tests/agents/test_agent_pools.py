@@ -14,15 +14,12 @@ from typing import Any
 import pool_agents as agents
 import pytest
 import tidewire as tw
+from agent_support import nothing
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 60.0
 KINDS = ["thread", "process"]
 both = pytest.mark.parametrize("kind", KINDS)
-
-
-def nothing(payload: object) -> None:
-    """Handle whatever comes."""
 
 
 def local_class() -> type:

@@ -11,35 +11,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-
-PATIENCE = 30.0
-
-
-def nothing(payload: object) -> None:
-    """Handle whatever comes."""
-
-
-class Gate:
-    """An agent that waits in its first message until the test lets it go, and keeps what came after
-    it.
-    """
-
-    def __init__(self, node: tw.Node, **options: Any) -> None:
-        self.inside, self.open = threading.Event(), threading.Event()
-        self.seen: list[Any] = []
-        self.agent = node.agent(self._receive, id="gate", **options)
-
-    def _receive(self, payload: object) -> None:
-        if payload == "hold":
-            self.inside.set()
-            assert self.open.wait(PATIENCE)
-        else:
-            self.seen.append(payload)
-
-    def hold(self, sender: tw.Agent) -> None:
-        """Make it wait."""
-        sender.tell("hold", to="gate")
-        assert self.inside.wait(PATIENCE)
+from agent_support import PATIENCE, Gate, nothing
 
 
 @pytest.mark.promise("P11.9")
@@ -215,7 +187,7 @@ async def test_a_thousand_cancelled_requests_leave_nothing_behind(node: tw.Node)
 
     node.agent(handler, id="a")
     asker = node.agent(nothing, id="asker")
-    tasks = [asyncio.ensure_future(_await(asker.request(n, to="a"))) for n in range(1_000)]
+    tasks = [asyncio.ensure_future(asker.request(n, to="a")) for n in range(1_000)]
     await asyncio.wait_for(begun.wait(), PATIENCE)
     for task in tasks:
         task.cancel()
@@ -227,10 +199,6 @@ async def test_a_thousand_cancelled_requests_leave_nothing_behind(node: tw.Node)
     assert ledger.accepted == 1_000
     assert ledger.handled + ledger.dead_lettered == 1_000
     assert ledger.handled <= 1, "what nobody waits for is not begun"
-
-
-async def _await(awaitable: Any) -> Any:
-    return await awaitable
 
 
 @pytest.mark.promise("P11.3", "P11.24")
@@ -430,21 +398,6 @@ def test_a_restart_of_one_object_is_refused_and_says_what_to_give(node: tw.Node)
         with pytest.raises(tw.InvalidArgument, match="on_failure='restart' is not allowed with durable="):
             node.agent(durable, id="a", durable="inbox", supervision=restart)
     assert node.statistics()["actors"] == [] and list(node.agents) == []
-
-
-def test_many_messages_are_counted_as_what_they_became(node: tw.Node) -> None:
-    def handler(payload: int) -> None:
-        if payload % 10 == 0:
-            raise ValueError(payload)
-
-    agent = node.agent(handler, id="a")
-    sender = node.agent(nothing, id="sender")
-    for n in range(1_000):
-        sender.sync.send(n, to="a")
-    ledger = agent.sync.stop()
-    assert (ledger.accepted, ledger.handled, ledger.dead_lettered) == (1_000, 900, 100)
-    assert sender.statistics()["sent"] == 1_000
-    assert len(node.dead_letters.list(name="a")) == 100
 
 
 @pytest.mark.promise("P7.16", "P7.18")

@@ -5,7 +5,6 @@ NATS.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 
 import pytest
 import tidewire as tw
+from command_support import run_all, said
 from home_support import PATIENCE, every_home, nodes, release
 
 
@@ -354,16 +354,8 @@ async def test_a_conversation_ends_with_the_same_sums_although_its_processes_are
 
 async def tidewire(*args: object, json_wanted: bool = True) -> tuple[int, Any]:
     """Run ``tidewire agent``: its exit code, and what it printed."""
-    options = ["--json"] if json_wanted else []
-    ran = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tidewire", "agent", *map(str, args), *options),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await asyncio.wait_for(ran.communicate(), PATIENCE)
-    assert ran.returncode is not None
-    text = (out or err).decode()
-    return ran.returncode, json.loads(text) if json_wanted and text.startswith(("{", "[")) else text
+    [ended] = await asyncio.to_thread(run_all, ["agent", *map(str, args), *(["--json"] if json_wanted else [])])
+    return said(ended) if json_wanted else (ended.returncode, ended.stdout or ended.stderr)
 
 
 async def test_durable_agents_are_listed_shown_and_their_dead_letters_requeued_and_dropped(tmp_path: Path) -> None:

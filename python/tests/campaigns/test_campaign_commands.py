@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import tidewire as tw
 from campaign_support import SUPPORT
+from command_support import run_all
 
 PI = "campaign_functions:pi"
 
 
 def tidewire(*arguments: str, folder: Path = SUPPORT) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tidewire", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=50, cwd=folder)
+    return run_all(arguments, folder=folder)[0]
 
 
 def answer(*arguments: str) -> Any:
@@ -33,21 +33,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("commands")
     store = f"sqlite:///{folder}/farm.db"
     page = folder / "page.html"
-    arguments = (
-        "--runs",
-        "3000",
-        "--seed",
-        "7",
-        "--workers",
-        "2",
-        "--name",
-        "pi",
-        "--page",
-        str(page),
-        "--store",
-        store,
-    )
-    report = answer("campaign", "run", PI, *arguments)
+    options = ("--runs", "3000", "--seed", "7", "--workers", "2", "--name", "pi", "--page", str(page))
+    report = answer("campaign", "run", PI, *options, "--store", store)
     assert (report["state"], report["done"], report["runs"]) == ("done", 3_000, 3_000)
     assert report["stages"]["run"] > 0 and report["limiting"]
     assert "<svg" in page.read_text()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -42,9 +42,8 @@ class Disk:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
-    disk = Disk(tmp_path / "small")
-    yield disk
-    disk.close()
+    with closing(Disk(tmp_path / "small")) as disk:
+        yield disk
 
 
 def check(campaign: tw.Campaign, disk: Disk, whole: str) -> None:
@@ -73,9 +72,7 @@ def test_a_file_on_a_disk_that_gets_full(disk: Disk, whole: str) -> None:
 
 
 def test_a_server_whose_disk_gets_full(whole: str) -> None:
-    keeper, disk = Keeper(), None
-    try:
-        disk = Disk(keeper.folder / "small")
+    with Keeper() as keeper, closing(Disk(keeper.folder / "small")) as disk:
         with suppress(LookupError, PermissionError):
             shutil.chown(disk.folder, "postgres", "postgres")
         for statement in (f"CREATE TABLESPACE small LOCATION '{disk.folder}'", "CREATE DATABASE farm TABLESPACE small"):
@@ -83,9 +80,3 @@ def test_a_server_whose_disk_gets_full(whole: str) -> None:
             subprocess.run(psql, check=True, capture_output=True, timeout=60)
         store = urlsplit(keeper.url)._replace(path="/farm").geturl()
         check(tw.campaign(functions.lines, runs=RUNS, store=store), disk, whole)
-    finally:
-        if disk is not None:
-            disk.close()
-        assert keeper.process.stdin is not None
-        keeper.process.stdin.close()
-        keeper.process.wait()

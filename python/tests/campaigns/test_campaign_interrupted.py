@@ -7,7 +7,6 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,6 +14,7 @@ import campaign_functions as functions
 import pytest
 import tidewire as tw
 from campaign_support import SUPPORT, gated, gone, plan_of, program, running, until, working
+from command_support import run_all
 from tidewire._campaigns.store import without_password
 
 RUNS = 1_000
@@ -27,8 +27,7 @@ runpy.run_module("tidewire", run_name="__main__")
 
 
 def tidewire(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tidewire", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=50, cwd=SUPPORT)
+    return run_all(arguments, folder=SUPPORT)[0]
 
 
 @pytest.mark.promise("P15.73", "P15.75")

@@ -76,18 +76,6 @@ def test_workers_end_with_their_starter_and_another_one_goes_on(
     check(campaign.run(workers=2, progress=False), undisturbed)
 
 
-def test_all_processes_are_killed_at_once(
-    store: str, tmp_path: Path, undisturbed: str, go_on: Callable[[], None]
-) -> None:
-    with program(STARTER.format(store=store), tmp_path) as starter:
-        campaign = plan_of(store)
-        until(campaign, lambda status: status.done > 50)
-        os.killpg(starter.pid, signal.SIGKILL)
-        starter.wait()
-    go_on()
-    check(campaign.run(workers=2, progress=False), undisturbed)
-
-
 @pytest.mark.promise("P15.17")
 def test_the_results_of_a_worker_that_stood_still_beyond_its_lease_are_refused(
     store: str, undisturbed: str, go_on: Callable[[], None]
@@ -142,7 +130,7 @@ def test_workers_that_stand_still_beyond_their_leases_again_and_again(store: str
     campaign = tw.campaign(functions.slow_pi, runs=2_000, seed=7, store=store, lease=0.2)
     with running(campaign) as end:
         lost = 0
-        while lost < 5:
+        while lost < 3:
             still = stop_one_with_a_lease(campaign)
             status = until(campaign, lambda status, lost=lost: status.losses > lost)
             if status.ended:
@@ -156,7 +144,7 @@ def test_workers_that_stand_still_beyond_their_leases_again_and_again(store: str
 @sqlite_alone
 @pytest.mark.promise("P15.16")
 def test_a_lease_is_renewed_while_a_run_holds_the_interpreter(store: str) -> None:
-    campaign = tw.campaign(functions.stubborn, runs=8, store=store, lease=5.0)
+    campaign = tw.campaign(functions.stubborn, runs=8, store=store, lease=2.0)
     report = campaign.run(workers=2, progress=False)
     assert [row.value for row in campaign.results()] == [1] * 8
     assert report.losses == 0
@@ -244,24 +232,18 @@ def test_a_campaign_that_is_cancelled_ends_and_keeps_what_was_stored(store: str,
 
 @pytest.mark.promise("P15.35")
 def test_a_server_that_is_restarted_in_the_middle_is_waited_for(undisturbed: str, go_on: Callable[[], None]) -> None:
-    keeper = Keeper()
-    try:
+    with Keeper() as keeper:
         campaign = plan(keeper.url, lease=0.5)
         with running(campaign) as end:
             until(campaign, lambda status: status.done > 50)
             assert keeper.order("restart") == {"done": "restart"}
             go_on()
             check(end(), undisturbed)
-    finally:
-        assert keeper.process.stdin is not None
-        keeper.process.stdin.close()
-        keeper.process.wait()
 
 
 @pytest.mark.promise("P15.35", "P15.36")
 def test_a_server_that_stays_away_ends_a_run_with_its_name(go_on: Callable[[], None]) -> None:
-    keeper = Keeper()
-    try:
+    with Keeper() as keeper:
         campaign = plan(keeper.url, lease=0.5)
         with running(campaign, store_wait=0.5) as end:
             at_work = working(until(campaign, lambda status: status.done > 50))
@@ -273,10 +255,6 @@ def test_a_server_that_stays_away_ends_a_run_with_its_name(go_on: Callable[[], N
         assert (caught.value.code, caught.value.retryable) == ("store_unavailable", True)
         keeper.order("start")
         assert campaign.run(workers=1, progress=False).done == RUNS
-    finally:
-        assert keeper.process.stdin is not None
-        keeper.process.stdin.close()
-        keeper.process.wait()
 
 
 NOISY = """

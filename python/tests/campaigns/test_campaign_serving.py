@@ -94,6 +94,7 @@ def test_a_server_that_is_told_to_end_stores_what_it_has_and_its_workers_end(sto
     assert status.done == sum(len(batch.runs) for batch in campaign.batches())
 
 
+@pytest.mark.parametrize("store", ["postgres"], indirect=True)
 def test_servers_that_join_leave_and_are_killed_change_nothing_but_the_speed(store: str, tmp_path: Path) -> None:
     expected = tw.campaign(functions.pi, runs=3_000, seed=9, store=store).run(workers=1, progress=False).digest
     campaign = started(tw.campaign(functions.slow_pi, runs=3_000, seed=9, store=store, lease=2.0))

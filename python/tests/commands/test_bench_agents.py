@@ -78,22 +78,6 @@ def test_a_run_of_ours_that_fails_is_an_exit_code(tmp_path: Path) -> None:
     assert "SPIN_US" in failed[0]["why"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--only", "G9"), "--only G9: not one of G1, G2"),
-        (("--repeat", "0"), "argument --repeat: 0: must be 1 or more"),
-        (("--out", __file__), f"--out {__file__}: File exists: name a folder"),
-    ],
-    ids=["only", "repeat", "out"],
-)
-def test_wrong_usage_is_refused_before_anything_runs(arguments: tuple[str, ...], words: str) -> None:
-    ran = bench_agents("--smoke", *arguments)
-    assert ran.returncode == 2
-    assert words in ran.stderr
-    assert ran.stdout == ""
-
-
 def test_a_task_takes_the_processor_time_that_it_says() -> None:
     start = time.thread_time()
     assert burn(round(40_000 * steps_per_us())) == threading.get_native_id()

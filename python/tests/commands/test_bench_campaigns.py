@@ -52,16 +52,6 @@ def test_a_smoke_run_has_rates_costs_and_pictures(tmp_path: Path) -> None:
     assert table.splitlines()[2].startswith("| bare loop | ")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [(("--only", "huge"), "--only huge: not one of tiny-"), (("--peers", "cron"), "--peers cron: not one of")],
-)
-def test_an_unknown_name_is_refused(arguments: tuple[str, str], said: str) -> None:
-    ran = bench_campaigns("--smoke", *arguments)
-    assert ran.returncode == 2
-    assert said in ran.stderr
-
-
 def test_every_contender_has_its_program_and_its_packages() -> None:
     pinned = {line.split("==")[0].split("[")[0] for line in (PROGRAMS / "requirements.txt").read_text().splitlines()}
     for peer in PEERS:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import tidewire as tw
+from command_support import run_all, said
 from home_support import PATIENCE
 
 
@@ -29,19 +28,8 @@ class Books(tw.Service):
 
 async def tidewire(*args: object, json_wanted: bool = True) -> tuple[int, Any]:
     """Run ``tidewire command``: its exit code, and what it printed."""
-    options = ["--json"] if json_wanted else []
-    ran = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tidewire", "command", *map(str, args), *options),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await asyncio.wait_for(ran.communicate(), PATIENCE)
-    text = (out or err).decode()
-    assert ran.returncode is not None
-    if not json_wanted:
-        return ran.returncode, text
-    lines = [json.loads(line) for line in text.splitlines()]
-    return ran.returncode, lines[0] if len(lines) == 1 else lines
+    [ended] = await asyncio.to_thread(run_all, ["command", *map(str, args), *(["--json"] if json_wanted else [])])
+    return said(ended) if json_wanted else (ended.returncode, ended.stdout or ended.stderr)
 
 
 async def test_commands_are_listed_shown_watched_tried_again_and_cancelled(tmp_path: Path) -> None:

@@ -54,10 +54,7 @@ def hub() -> Iterator[tuple[tw.Node, str]]:
 
 
 def run(url: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "TIDEWIRE_URL": url, **variables}
-    return subprocess.run(
-        [*TIDEWIRE, *arguments], capture_output=True, text=True, timeout=30, check=False, env=environment
-    )
+    return command_support.run_all(arguments, TIDEWIRE_URL=url, **variables)[0]
 
 
 def run_all(url: str, *commands: Sequence[str]) -> list[subprocess.CompletedProcess[str]]:
@@ -84,8 +81,10 @@ def test_a_service_is_listed_and_called(hub: tuple[tw.Node, str]) -> None:
 def test_an_ascii_output_escapes_the_rest(hub: tuple[tw.Node, str]) -> None:
     node, url = hub
     node.serve(Echo(), name="echo")
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii:strict"}
+    command = [*TIDEWIRE, "call", "echo.say", "Zürich ☕", "--url", url]
     results = [
-        run(url, "call", "echo.say", "Zürich ☕", *options, PYTHONIOENCODING="ascii:strict")
+        subprocess.run([*command, *options], capture_output=True, text=True, timeout=30, check=False, env=environment)
         for options in ((), ("--json",))
     ]
     assert [one.returncode for one in results] == [0, 0], results

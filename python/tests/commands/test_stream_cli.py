@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 import tidewire as tw
+from command_support import run_all, said
 
 
 def tidewire(*args: object) -> tuple[int, Any]:
     """Run a command with ``--json``: its exit code and what it printed."""
-    command = [sys.executable, "-m", "tidewire", *map(str, args), "--json"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    lines = [json.loads(line) for line in (ran.stdout or ran.stderr).splitlines()]
-    return ran.returncode, lines[0] if len(lines) == 1 else lines
+    [ended] = run_all([*map(str, args), "--json"])
+    return said(ended)
 
 
 def test_a_folder_is_looked_at_and_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

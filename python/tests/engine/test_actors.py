@@ -199,14 +199,6 @@ async def test_coroutines_handle_one_message_at_a_time_unless_asked_otherwise(no
         assert most == expected
 
 
-def test_coroutine_actors_work_without_a_loop_of_the_users(node: tw.Node) -> None:
-    async def double(n: int) -> int:
-        await asyncio.sleep(0)
-        return n * 2
-
-    assert node.sync.ask(node.spawn(double), 21) == 42
-
-
 def test_reprs_say_what_something_is(node: tw.Node) -> None:
     ref = node.spawn(lambda _: None, name="named")
     assert repr(ref) == f'<ActorRef #{ref.id} "named">'
@@ -236,12 +228,6 @@ async def test_handlers_that_await_are_timed_with_what_they_await(node: tw.Node)
     many = node.spawn(slow, concurrency=8)
     await asyncio.gather(*(many.ask(0.0) for _ in range(256)))
     assert 64 <= many.statistics()["handling"]["samples"] < 256
-
-
-def test_an_unknown_dispatcher_names_those_there_are(node: tw.Node) -> None:
-    with pytest.raises(tw.UnknownDispatcher) as raised:
-        node.spawn(print, dispatcher="nowhere")
-    assert raised.value.known == ["asyncio", "default"]
 
 
 @pytest.mark.promise("P2.2")

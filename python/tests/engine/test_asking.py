@@ -124,33 +124,6 @@ async def test_a_deadline_ends_the_wait_and_the_message_is_not_handled(node: tw.
     assert sorted(letter.reason for letter in node.dead_letters.list()) == ["cancelled", "expired"]
 
 
-async def test_asks_go_together_with_asyncios_tools(node: tw.Node) -> None:
-    plain = node.spawn(lambda n: n + 1)
-    assert await asyncio.gather(*(plain.ask(n) for n in range(64))) == list(range(1, 65))
-    done, pending = await asyncio.wait([asyncio.ensure_future(plain.ask(n)) for n in range(3)])
-    assert not pending and sorted(task.result() for task in done) == [1, 2, 3]
-    assert await asyncio.shield(plain.ask(1)) == 2
-
-    async def in_a_task() -> Any:
-        return await plain.ask(5)
-
-    assert await asyncio.create_task(in_a_task()) == 6
-
-
-async def test_asks_that_were_cancelled_end_a_gather(node: tw.Node) -> None:
-    async def never(_: object) -> None:
-        await asyncio.Event().wait()
-
-    ref = node.spawn(never)
-    asks = [ref.ask(n, timeout=None) for n in range(3)]
-    together = asyncio.gather(*asks, return_exceptions=True)
-    for ask in asks:
-        ask.cancel()
-    results = await asyncio.wait_for(together, 10)
-    assert all(isinstance(result, asyncio.CancelledError) for result in results)
-    await ref.stop(drain=False, timeout=0.0)
-
-
 @pytest.mark.promise("P1.4", "P4.11")
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
 async def test_a_ring_of_asks_is_reported_with_its_path(node: tw.Node, kind: str) -> None:

@@ -63,15 +63,6 @@ async def test_send_waits_for_capacity_and_a_cancelled_send_has_sent_nothing(nod
     assert held.seen == [0, 1, 3]
 
 
-def test_a_plain_thread_waits_for_capacity_too(node: tw.Node) -> None:
-    seen: list[int] = []
-    ref = node.spawn(seen.append, mailbox=1)
-    for n in range(1_000):
-        node.sync.send(ref, n)
-    node.sync.stop(ref)
-    assert seen == list(range(1_000))
-
-
 @pytest.mark.promise("P8.1", "P8.3")
 def test_a_stop_without_drain_gives_the_messages_back(node: tw.Node) -> None:
     held = Held(node, tw.Mailbox(10))

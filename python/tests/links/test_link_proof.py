@@ -14,16 +14,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import tidewire as tw
 from link_processes import Programs
 from link_programs import until_served
 
 MIB = 1 << 20
-STREAMS = 10_000
+STREAMS = 4_000
 
 
-async def test_ten_thousand_streams_are_open_on_one_link(started: Programs) -> None:
+async def test_four_thousand_streams_are_open_on_one_link(started: Programs) -> None:
     hub, url, server = started.hub_and_server()
     async with tw.Node(url, name="caller") as node:
         workshop = node.client("workshop")
@@ -50,38 +51,26 @@ LENGTH = 64 * MIB
 
 def made(kind: str) -> Any:
     """A value whose payload has about ``LENGTH`` bytes."""
-    numpy = pytest.importorskip("numpy")
     match kind:
         case "bytes":
             return bytes(LENGTH)
-        case "bytearray":
-            return bytearray(LENGTH)
-        case "array":
-            return numpy.ones(LENGTH // 8)
-        case "two arrays":
-            return [numpy.ones(LENGTH // 16), numpy.ones(LENGTH // 16)]
         case "array beside a mask":
             return {"image": numpy.ones(LENGTH // 8 * 7, dtype=numpy.uint8), "mask": bytes(LENGTH // 8)}
-        case "text":
-            return "x" * LENGTH
         case "text in Chinese":
             return "\u8def" * (LENGTH // 3)
         case "text with a late accent":
             return "x" * (LENGTH - 2) + "\u00e9"
-        case "list of 64 KiB each":
-            return [bytes(65_536)] * (LENGTH // 65_536)
         case _:
-            return ["y" * 1_020] * (LENGTH // 1_024)
+            return [bytes(65_536)] * (LENGTH // 65_536)
 
 
-KINDS = ["bytes", "bytearray", "array", "two arrays", "array beside a mask", "text", "text in Chinese"]
-KINDS += ["text with a late accent", "list of 64 KiB each", "list of 1 KiB each"]
+KINDS = ["bytes", "array beside a mask", "text in Chinese", "text with a late accent", "list of 64 KiB each"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_long_payload_is_held_once_where_it_arrives_and_not_at_the_hub(started: Programs, kind: str) -> None:
     hub, url, server = started.hub_and_server()
-    value, small = made(kind), made("array")[:20_000]
+    value, small = made(kind), numpy.ones(20_000)
     async with tw.Node(url, name="caller") as node:
         workshop = node.client("workshop")
         # One-time costs, such as the module of arrays, are no part of the measurement.

@@ -9,9 +9,6 @@ import contextlib
 import gc
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 import weakref
@@ -20,15 +17,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-
-PACKAGE = Path(__file__).resolve().parents[2]
-
-
-def program(code: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a program of its own, which must end within 20 seconds."""
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
-    command = [sys.executable, "-c", textwrap.dedent(code)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=20, env=environment, **options)
+from program_support import program
 
 
 @pytest.mark.promise("P1.12", "P1.13")
@@ -63,9 +52,8 @@ def test_a_process_can_have_one_node_after_another() -> None:
     ],
 )
 def test_an_interpreter_with_live_actors_ends(body: str) -> None:
-    ran = program(
+    ended = program(
         f"""
-        import threading, time, asyncio, tidewire as tw
         entered = threading.Event()
         async def coroutine(m): await asyncio.sleep(0)
         node = tw.Node()
@@ -73,14 +61,12 @@ def test_an_interpreter_with_live_actors_ends(body: str) -> None:
         {body}
         """
     )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stderr == ""
+    assert (ended.code, ended.err) == (0, ""), ended
 
 
 def test_ctrl_c_interrupts_a_blocking_ask() -> None:
-    ran = program(
+    ended = program(
         """
-        import os, signal, threading, tidewire as tw
         with tw.Node() as node:
             heard = threading.Event()
             def block(_):
@@ -94,7 +80,7 @@ def test_ctrl_c_interrupts_a_blocking_ask() -> None:
         print(node.ledger.balanced)
         """
     )
-    assert (ran.returncode, ran.stdout) == (0, "interrupted\nTrue\n"), ran.stderr
+    assert (ended.code, ended.out) == (0, "interrupted\nTrue\n"), ended
 
 
 def test_cycles_between_actors_and_closures_are_freed_with_the_node() -> None:
@@ -129,42 +115,33 @@ def test_messages_that_tell_when_they_die_do_not_deadlock(node: tw.Node) -> None
     assert last.wait(30)
 
 
-_LOOPS = """
-import asyncio, gc, os
-import tidewire as tw
-
-async def story():
-    async with tw.Node() as node:
-        assert await node.spawn(lambda message: message).ask(1) == 1
-
-def files():
-    # The thread that has ended the node, and has a pipe of its own, may take a moment longer.
-    while len(os.listdir("/proc/self/task")) > 1:
-        os.sched_yield()
-    return len(os.listdir("/proc/self/fd"))
-
-asyncio.run(story())
-gc.collect()
-gc.disable()
-asyncio.run(story())
-before = files()
-for _ in range(10):
-    asyncio.run(story())
-print(files() - before)
-"""
-
-
 def test_a_loop_that_is_closed_leaves_no_pipe_for_the_collector() -> None:
     # In a process of its own, without the threads that other tests have left.
-    ran = subprocess.run(
-        [sys.executable, "-c", _LOOPS],
-        env={**os.environ, "PYTHONPATH": str(PACKAGE)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    ended = program(
+        """
+        import gc
+
+        async def story():
+            async with tw.Node() as node:
+                assert await node.spawn(lambda message: message).ask(1) == 1
+
+        def files():
+            # The thread that has ended the node, and has a pipe of its own, may take a moment longer.
+            while len(os.listdir("/proc/self/task")) > 1:
+                os.sched_yield()
+            return len(os.listdir("/proc/self/fd"))
+
+        asyncio.run(story())
+        gc.collect()
+        gc.disable()
+        asyncio.run(story())
+        before = files()
+        for _ in range(10):
+            asyncio.run(story())
+        print(files() - before)
+        """
     )
-    assert (ran.returncode, ran.stdout) == (0, "0\n"), ran.stderr
+    assert (ended.code, ended.out) == (0, "0\n"), ended
 
 
 def test_ten_thousand_cycles_leave_nothing_behind() -> None:
@@ -230,17 +207,6 @@ def test_four_threads_lose_nothing_and_keep_their_order(node: tw.Node) -> None:
     assert following == [each] * 4
 
 
-def test_a_loop_that_is_closed_does_not_hold_the_node_up(node: tw.Node) -> None:
-    ref = node.spawn(lambda n: n)
-    for _ in range(3):
-
-        async def main() -> Any:
-            return await ref.ask(1)
-
-        assert asyncio.run(main()) == 1
-    assert node.sync.ask(ref, 2) == 2
-
-
 def test_a_node_whose_loop_is_closed_stops_at_once_on_another_one() -> None:
     async def later(message: int) -> int:
         await asyncio.sleep(0)
@@ -259,15 +225,8 @@ def test_a_node_whose_loop_is_closed_stops_at_once_on_another_one() -> None:
 
 
 def test_sigterm_ends_a_program_at_once() -> None:
-    code = "import tidewire as tw\nwith tw.Node() as n:\n n.spawn(print); print('ready', flush=True); n.sync.ask(n.spawn(lambda _: __import__('time').sleep(60)), 1)"
-    child = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(PACKAGE)}
-    )
-    assert child.stdout is not None
-    assert child.stdout.readline() == "ready\n"
-    child.send_signal(signal.SIGTERM)
-    assert child.wait(20) == -signal.SIGTERM
-    child.stdout.close()
+    ended = program("with tw.Node() as node:\n    node.sync.ask(node.spawn(stuck), 1)", "asyncio", (signal.SIGTERM,))
+    assert ended.code == -signal.SIGTERM, ended
 
 
 @pytest.mark.parametrize("is_started", [False, True])
@@ -302,10 +261,9 @@ def test_a_collection_while_an_event_loop_runs_actors_of_a_node_that_was_never_s
     """It stood still: one thread had the interpreter and the other the actor, and each waited for
     what the other had.
     """
-    code = textwrap.dedent(
+    ended = program(
         """
-        import gc, threading, time
-        import tidewire as tw
+        import gc
 
         async def fails(message):
             raise ValueError("on purpose")
@@ -327,11 +285,7 @@ def test_a_collection_while_an_event_loop_runs_actors_of_a_node_that_was_never_s
         print("ended")
         """
     )
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
-    ended = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment, check=False
-    )
-    assert ended.stdout == "ended\n", ended.stderr
+    assert ended.out == "ended\n", ended
 
 
 @pytest.mark.promise("P8.24")

@@ -29,60 +29,50 @@ def lines(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == level]
 
 
-def test_joins_leaves_and_services_are_logged_at_hub_and_nodes(caplog: pytest.LogCaptureFixture, run: Run) -> None:
+async def test_joins_leaves_and_services_are_logged_at_hub_and_nodes(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "tidewire")
-
-    async def story(_: tw.Node) -> None:
-        tokens = [tw.Token("the token of the hub itself", "hub"), tw.Token("the long token of the shop", "shop")]
-        async with tw.Node(name="center") as hub:
-            url = hub.listen("tide://127.0.0.1:0", tokens=tokens).url
-            async with tw.Node(url, name="till", token="the long token of the shop") as till:
-                served = await till.serve(Pricing(), instance="one")
-                await served.stop()
-            await logged(lambda: any('"till" has left' in line for line in lines(caplog, logging.INFO)))
-            wanted = [
-                f"till: has joined the hub 'center' at {url}",
-                'center: node "till" has joined as "shop"',
-                "till: serves 'pricing', instance 'one'",
-                'center: node "till" serves svc.pricing.one.*',
-                "till: serves 'pricing', instance 'one', no longer",
-                'center: node "till" serves svc.pricing.one.* no longer',
-                "till: leaves the hub 'center'",
-                'center: node "till" has left',
-            ]
-            assert {*wanted} <= {*lines(caplog, logging.INFO)}
-        assert not lines(caplog, logging.WARNING)
-
-    run(story)
+    tokens = [tw.Token("the token of the hub itself", "hub"), tw.Token("the long token of the shop", "shop")]
+    async with tw.Node(name="center") as hub:
+        url = hub.listen("tide://127.0.0.1:0", tokens=tokens).url
+        async with tw.Node(url, name="till", token="the long token of the shop") as till:
+            served = await till.serve(Pricing(), instance="one")
+            await served.stop()
+        await logged(lambda: any('"till" has left' in line for line in lines(caplog, logging.INFO)))
+        wanted = [
+            f"till: has joined the hub 'center' at {url}",
+            'center: node "till" has joined as "shop"',
+            "till: serves 'pricing', instance 'one'",
+            'center: node "till" serves svc.pricing.one.*',
+            "till: serves 'pricing', instance 'one', no longer",
+            'center: node "till" serves svc.pricing.one.* no longer',
+            "till: leaves the hub 'center'",
+            'center: node "till" has left',
+        ]
+        assert {*wanted} <= {*lines(caplog, logging.INFO)}
+    assert not lines(caplog, logging.WARNING)
 
 
-def test_a_method_that_raises_is_logged_once_at_its_service(caplog: pytest.LogCaptureFixture, run: Run) -> None:
+async def test_a_method_that_raises_is_logged_once_at_its_service(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "tidewire")
-
-    async def story(_: tw.Node) -> None:
-        async with tw.Node(name="hub") as hub:
-            await hub.serve(Pricing())
-            url = hub.listen("tide://127.0.0.1:0").url
-            async with tw.Node(url, name="caller") as caller:
-                for _ in range(3):
-                    with pytest.raises(KeyError):
-                        await caller.client("pricing").quote("Y")
+    async with tw.Node(name="hub") as hub:
+        await hub.serve(Pricing())
+        url = hub.listen("tide://127.0.0.1:0").url
+        async with tw.Node(url, name="caller") as caller:
+            for _ in range(3):
                 with pytest.raises(KeyError):
-                    assert [tick async for tick in caller.client("pricing").ticks()]
-                with pytest.raises(tw.InvalidArgument):
-                    await caller.client("pricing").quote(7)
-        told = [record for record in caplog.records if record.levelno == logging.WARNING]
-        assert [record.getMessage() for record in told[:2]] == [
-            "pricing.quote failed: KeyError: 'Y'",
-            "pricing.ticks failed: KeyError: 'Y'",
-        ]
-        assert all(record.exc_info is not None for record in told[:2])
-        assert [record.getMessage().partition(" more in ")[0] for record in told[2:]] == [
-            "pricing.quote failed 2 times"
-        ]
-        assert not lines(caplog, logging.ERROR)
-
-    run(story)
+                    await caller.client("pricing").quote("Y")
+            with pytest.raises(KeyError):
+                assert [tick async for tick in caller.client("pricing").ticks()]
+            with pytest.raises(tw.InvalidArgument):
+                await caller.client("pricing").quote(7)
+    told = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert [record.getMessage() for record in told[:2]] == [
+        "pricing.quote failed: KeyError: 'Y'",
+        "pricing.ticks failed: KeyError: 'Y'",
+    ]
+    assert all(record.exc_info is not None for record in told[:2])
+    assert [record.getMessage().partition(" more in ")[0] for record in told[2:]] == ["pricing.quote failed 2 times"]
+    assert not lines(caplog, logging.ERROR)
 
 
 async def test_a_failure_that_reaches_its_asker_is_no_error_in_the_log(

@@ -53,18 +53,6 @@ async def test_a_pipeline_is_processed_at_the_end_of_the_block(kind: str) -> Non
     assert (node.ledger.handled, node.ledger.dead_lettered) == (3 * LETTERS, 0)
 
 
-@pytest.mark.parametrize("kind", ["plain", "coroutine"])
-def test_a_pipeline_is_processed_at_the_end_of_a_plain_block(kind: str) -> None:
-    stored: list[int] = []
-    with tw.Node() as node:
-        first = pipeline(node, stored, kind)
-        for number in range(LETTERS):
-            node.sync.send(first, number)
-    assert stored == list(range(LETTERS))
-    assert node.ledger is not None
-    assert node.ledger.dead_lettered == 0
-
-
 @pytest.mark.promise("P8.21")
 async def test_an_idle_node_has_processed_its_messages(node: tw.Node) -> None:
     stored: list[int] = []

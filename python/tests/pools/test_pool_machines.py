@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 from collections import deque
 
@@ -201,36 +200,6 @@ def test_a_batch_ends_where_its_payloads_weigh_too_much() -> None:
         backlog.add(Task((), {}, bytes(60)))
     assert [len(backlog.take(9, weight_max=100)) for _ in range(3)] == [1, 1, 1]
     assert backlog.waiting == 0
-
-
-def test_dropping_in_any_order_agrees_with_a_plain_list() -> None:
-    chance, task = random.Random(7), None
-    before = sum(isinstance(one, Task) for one in gc.get_objects())
-    backlog, model, parked, everything = Backlog(20), deque[int](), deque[int](), {}
-    for step in range(20_000):
-        kind = chance.random()
-        if kind < 0.5:
-            everything[step] = task = Task((step,), {})
-            backlog.add(task)
-            (model if len(model) < 20 else parked).append(step)
-        elif kind < 0.75:
-            count = chance.randrange(4)
-            expected = [model.popleft() for _ in range(min(count, len(model)))]
-            assert values(backlog.take(count)) == expected
-            for taken in expected:
-                del everything[taken]
-        elif model or parked:
-            line = parked if parked and chance.random() < 0.5 else (model or parked)
-            victim = chance.choice(list(line))
-            line.remove(victim)
-            backlog.drop(everything.pop(victim))
-        while parked and len(model) < 20:
-            model.append(parked.popleft())
-        assert (backlog.waiting, backlog.parked) == (len(model), len(parked))
-    del task
-    gc.collect()
-    kept = sum(isinstance(one, Task) for one in gc.get_objects()) - before
-    assert kept <= 2 * 20 + 65 + len(parked), "what was dropped goes in time"
 
 
 @pytest.mark.promise("P12.3", "P12.4", "P12.5")

@@ -214,14 +214,6 @@ def test_an_error_that_does_not_travel_is_described(function: Any, name: str, me
         assert f"in {function.__name__}" in caught.value.remote_traceback
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorExit(), StopIteration(2), StopAsyncIteration()])
-async def test_errors_that_mean_something_to_the_caller_are_described_as_well(error: BaseException) -> None:
-    async with process_pool(functions.raise_it) as pool:
-        with pytest.raises(tw.RemoteError) as caught:
-            await pool.submit(error)
-        assert caught.value.type_name == type(error).__name__
-
-
 def test_system_exit_is_only_an_error_of_the_task() -> None:
     with process_pool(functions.exit_with) as pool:
         pids = [worker["pid"] for worker in pool.statistics().get("workers", [])]

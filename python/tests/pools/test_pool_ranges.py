@@ -116,32 +116,6 @@ def test_random_deeds_in_threads_have_one_outcome_for_each_item(seed: int) -> No
     assert min(calls[n] for n, _ in items) >= 1 and max(calls.values()) <= 1 + errors
 
 
-@pytest.mark.promise("P12.9", "P12.25")
-def test_threads_call_the_function_once_for_each_item_of_many_maps() -> None:
-    calls: Counter[tuple[int, int]] = Counter()
-
-    def count(item: tuple[int, int]) -> tuple[int, int]:
-        calls[item] += 1
-        return item
-
-    def one_map(flow: int, ahead: int) -> None:
-        items = [(flow, n) for n in range(5_000)]
-        assert list(pool.sync.map(items, ahead=ahead)) == items
-        done.append(flow)
-
-    done: list[int] = []
-    with Pool(count, 3, capacity=700) as pool:
-        threads = [threading.Thread(target=one_map, args=(flow, 10**flow)) for flow in range(5)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(PATIENCE)
-        assert sorted(done) == list(range(5))
-        assert pool.statistics()["batches"] < 25_000
-    assert pool.ledger == tw.Ledger(25_000, 25_000, 0, 0, reason="stopped")
-    assert len(calls) == 25_000 and set(calls.values()) == {1}
-
-
 @pytest.mark.promise("P12.27")
 def test_threads_take_over_what_waits_behind_a_long_item_of_a_range() -> None:
     last = threading.Event()

@@ -64,13 +64,14 @@ def test_an_error_has_the_type_and_the_trace_of_where_it_was_raised() -> None:
     assert pool.ledger == tw.Ledger(2, 1, 0, 1, reason="stopped")
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), StopIteration(1), GeneratorExit()])
-async def test_an_exit_in_a_task_is_only_an_error_of_the_task(error: BaseException) -> None:
-    async with Pool(functions.raise_it, 1) as pool:
-        with pytest.raises(tw.RemoteError) as caught:
-            await pool.submit(error)
-        assert caught.value.type_name == type(error).__name__
-        assert "raise_it" in caught.value.remote_traceback
+@pytest.mark.parametrize("kind", ["thread", "process"])
+async def test_an_exit_in_a_task_is_only_an_error_of_the_task(kind: Any) -> None:
+    async with Pool(functions.raise_it, 1, kind) as pool:
+        for error in (SystemExit(3), KeyboardInterrupt(), StopIteration(1), StopAsyncIteration(), GeneratorExit()):
+            with pytest.raises(tw.RemoteError) as caught:
+                await pool.submit(error)
+            assert caught.value.type_name == type(error).__name__
+            assert "raise_it" in caught.value.remote_traceback
 
 
 @pytest.mark.promise("P12.10")

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import random
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 import tidewire as tw
-from home_support import SERVERS, every_home, nodes
-from link_processes import Program, Programs
+from home_support import every_home, nodes
+from link_processes import Programs
+from server_keeper import Keeper
 
 _T = TypeVar("_T")
 
@@ -28,68 +26,36 @@ class Backend:
     """A hub or a NATS server in a process of its own, that can be killed and started again."""
 
     def __init__(self, kind: str, programs: Programs, folder: Path) -> None:
-        self._kind, self._programs, self._folder = kind, programs, folder
-        self._hub: Program | None = None
-        self._keeper: subprocess.Popen[str] | None = None
+        self._programs, self._folder = programs, folder
+        self.keeper: Keeper | None = None
         if kind == "hub":
             self._hub, self.url = programs.hub("tide://127.0.0.1:0", "--data", str(folder))
-            return
-        self._keeper = subprocess.Popen(
-            [sys.executable, str(SERVERS), "nats"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        said = self._said()
-        if "error" in said:
-            pytest.skip(said["error"])
-        self.url = said["TIDEWIRE_TEST_NATS"] + "?request_timeout_ms=1000"
+        else:
+            self.keeper = Keeper("nats")
+            self.url = self.keeper.url + "?request_timeout_ms=1000"
 
-    async def end(self) -> None:
+    async def end(self, how: str = "stop") -> None:
         """Kill a hub; stop a NATS server, as one that is killed may forget acks that it gave."""
-        if self._hub is not None:
+        if self.keeper is None:
             self._hub.kill()
         else:
-            await asyncio.to_thread(self._order, "stop")
-
-    async def kill(self) -> None:
-        """Kill it."""
-        if self._hub is not None:
-            self._hub.kill()
-        else:
-            await asyncio.to_thread(self._order, "kill")
+            await self.keeper.tell(how)
 
     async def start(self) -> None:
         """Start it again on its port, with its data."""
-        if self._kind == "hub":
-            self._hub, url = await asyncio.to_thread(self._programs.hub, self.url, "--data", str(self._folder))
-            assert url == self.url
-        else:
-            await asyncio.to_thread(self._order, "start")
-
-    def close(self) -> None:
-        if self._keeper is not None:
-            assert self._keeper.stdin is not None
-            self._keeper.stdin.close()
-            self._keeper.wait(60)
-
-    def _order(self, order: str) -> None:
-        assert self._keeper is not None and self._keeper.stdin is not None
-        self._keeper.stdin.write(f"{order}\n")
-        self._keeper.stdin.flush()
-        assert self._said() == {"done": order}
-
-    def _said(self) -> dict[str, str]:
-        assert self._keeper is not None and self._keeper.stdout is not None
-        found: dict[str, str] = json.loads(self._keeper.stdout.readline())
-        return found
+        if self.keeper is not None:
+            await self.keeper.tell("start")
+            return
+        self._hub, url = await asyncio.to_thread(self._programs.hub, self.url, "--data", str(self._folder))
+        assert url == self.url
 
 
 @contextlib.contextmanager
 def backend(kind: str, programs: Programs, folder: Path) -> Iterator[Backend]:
     """A storage backend for one story."""
     found = Backend(kind, programs, folder)
-    try:
+    with found.keeper or contextlib.nullcontext():
         yield found
-    finally:
-        found.close()
 
 
 class Log(logging.Handler):
@@ -298,7 +264,7 @@ async def test_reads_that_nobody_reads_outlive_a_restart_on_nats(tmp_path: Path,
                 await stream.publish("orders.made", number)
                 assert (await anext(changes)).value == number
                 assert (await anext(replay)).value == number
-                await server.kill()
+                await server.end("kill")
                 await server.start()
             await bucket.put("eu", 3)
             await stream.publish("orders.made", 3)

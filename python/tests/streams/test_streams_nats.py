@@ -4,57 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import tidewire as tw
-
-pytestmark = pytest.mark.anyio
-
-SERVERS = Path(__file__).parents[3] / "tools" / "servers.py"
+from home_support import nats_server
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """A server for the stories of this file."""
-    import json
-
-    keeper = subprocess.Popen(
-        [sys.executable, str(SERVERS), "nats"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert keeper.stdin is not None and keeper.stdout is not None
-    said = json.loads(keeper.stdout.readline())
-    if "error" in said:
-        keeper.wait(30)
-        pytest.skip(said["error"])
-    yield said["TIDEWIRE_TEST_NATS"]
-    keeper.stdin.close()
-    keeper.wait(30)
-
-
-async def test_streams_on_nats_are_those_of_a_folder(url: str) -> None:
-    async with tw.Node(url) as node:
-        orders = await node.stream("orders", subjects=["orders.>"])
-        billing = await orders.consumer("billing", filter="orders.created", start="all")
-        acks = await asyncio.gather(*(orders.publish("orders.created", {"n": n}, key=f"k{n % 3}") for n in range(100)))
-        assert sorted(ack.sequence for ack in acks) == list(range(1, 101))
-        assert {ack.durability for ack in acks} == {"memory"}
-        async with orders.publisher(window=50) as out:
-            for n in range(100, 300):
-                await out.publish("orders.created", {"n": n})
-        seen = []
-        async with billing:
-            async for event in billing:
-                seen.append(event.value["n"])
-                await event.ack()
-                if len(seen) == 300:
-                    break
-        assert seen == list(range(300))
-        assert (await billing.info()).lag == 0
-        assert [event.sequence async for event in orders.read(start=299, stop=300)] == [299, 300]
+    with nats_server() as url:
+        yield url
 
 
 async def test_schedules_on_nats_are_those_of_a_folder(url: str) -> None:

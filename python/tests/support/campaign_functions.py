@@ -267,7 +267,7 @@ def raises(run: tw.Run) -> float:
 def stubborn(run: tw.Run) -> int:
     """Holds the interpreter lock for longer than its lease."""
     if run.index == 3:
-        ctypes.PyDLL(None).sleep(6)
+        ctypes.PyDLL(None).sleep(3)
     return run.attempt
 
 

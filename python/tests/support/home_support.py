@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -14,8 +11,8 @@ from typing import Any
 
 import pytest
 import tidewire as tw
+from server_keeper import Keeper
 
-SERVERS = Path(__file__).parents[3] / "tools" / "servers.py"
 PATIENCE = 60.0
 
 every_home = pytest.mark.parametrize("kind", ["folder", "hub", "nats"])
@@ -35,18 +32,8 @@ def story(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]
 @contextmanager
 def nats_server() -> Iterator[str]:
     """A server for one story, by its URL."""
-    keeper = subprocess.Popen(
-        [sys.executable, str(SERVERS), "nats"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert keeper.stdin is not None and keeper.stdout is not None
-    said = json.loads(keeper.stdout.readline())
-    try:
-        if "error" in said:
-            pytest.skip(said["error"])
-        yield said["TIDEWIRE_TEST_NATS"]
-    finally:
-        keeper.stdin.close()
-        keeper.wait(60)
+    with Keeper("nats") as keeper:
+        yield keeper.url
 
 
 @asynccontextmanager

@@ -15,6 +15,11 @@ SECONDS = float(os.environ.get("RANDOM_SECONDS", "5"))
 FIRST = int(os.environ.get("RANDOM_FIRST", "0"))
 
 
+def examples(count: int) -> int:
+    """So many examples of a property, and more of them with a greater budget."""
+    return round(count * max(1.0, SECONDS / 5))
+
+
 def seeds(suite: str, seconds: float = SECONDS, first: int = FIRST) -> Iterator[int]:
     """Yield seeds from ``first`` on until the budget is used up, at least one, and print their
     number at the end.

@@ -35,9 +35,7 @@ def test_a_server_restarts_when_told_and_ends_with_its_starter(keeper: Keeper) -
     assert ended(first), "it was the same server"
     assert "start, restart" in keeper.order("dance")["error"]
     second = keeper.server()
-    assert keeper.process.stdin is not None
-    keeper.process.stdin.close()
-    assert keeper.process.wait(WAIT_S) == 0
+    assert keeper.end() == 0
     assert ended(second)
     assert not keeper.folder.exists()
 
@@ -49,8 +47,7 @@ def test_a_server_whose_keeper_is_killed_ends(keeper: Keeper) -> None:
 
 
 def test_one_server_of_a_cluster_dies_and_comes_back() -> None:
-    keeper = Keeper("nats-cluster")
-    try:
+    with Keeper("nats-cluster") as keeper:
         ports = [int(place.rsplit(":", 1)[1]) for place in keeper.said["TIDEWIRE_TEST_NATS_CLUSTER"].split(",")]
         assert [listens(port) for port in ports] == [True, True, True]
         assert keeper.order("kill n2") == {"done": "kill n2"}
@@ -58,10 +55,6 @@ def test_one_server_of_a_cluster_dies_and_comes_back() -> None:
         assert keeper.order("start n2") == {"done": "start n2"}
         assert listens(ports[1])
         assert "no order of a server that runs" in keeper.order("kill n9")["error"]
-    finally:
-        assert keeper.process.stdin is not None
-        keeper.process.stdin.close()
-        assert keeper.process.wait(WAIT_S) == 0
     assert not keeper.folder.exists()
     assert [listens(port) for port in ports] == [False, False, False]
 

@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_budget import examples
 from tidewire.errors import InvalidArgument
 from tidewire.values import decode, encode
 
@@ -75,7 +76,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 @given(values)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_a_value_comes_back_unchanged(value: Any) -> None:
     blob = encode(value)
     for form in (blob, bytearray(blob), memoryview(blob)):
@@ -95,7 +96,7 @@ shared = st.recursive(
 
 
 @given(shared)
-@settings(deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_values_that_messagepack_has_are_written_as_others_write_them(value: Any) -> None:
     assert encode(value) == msgspec.msgpack.encode(value)
     assert decode(encode(value)) == msgspec.msgpack.decode(encode(value))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_budget import examples
 from tidewire.errors import InvalidArgument, WireError
 from tidewire.values import decode, encode
 
@@ -42,7 +43,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 @given(dtypes.flatmap(lambda dtype: arrays.arrays(dtype, shapes)), st.sampled_from("CF"), st.booleans())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_an_array_comes_back_as_it_was(array: Any, order: str, reverse: bool) -> None:
     array = np.asarray(array, order=order)
     if reverse and array.ndim:
@@ -199,7 +200,7 @@ def test_arrays_that_contradict_themselves_are_a_wire_error(parts: list[Any]) ->
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), min_size=1, max_size=3))
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 def test_changed_bytes_are_a_value_or_a_wire_error(changes: list[tuple[int, int]]) -> None:
     blob = bytearray(
         encode([np.arange(4, dtype="<i2"), np.float32(1), np.array(["2026"], "M8[Y]"), np.zeros((2, 300))])

@@ -5,8 +5,6 @@ as data.
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -14,21 +12,7 @@ import pytest
 import tidewire as tw
 from tidewire.errors import RemoteError
 from tidewire.values import decode, encode
-
-
-@pytest.fixture
-def elsewhere() -> Iterator[ModuleType]:
-    """A module that one side has imported and the other has not."""
-    module = ModuleType("tests_elsewhere")
-    sys.modules[module.__name__] = module
-    yield module
-    sys.modules.pop(module.__name__, None)
-
-
-def put(module: ModuleType, kind: Any, name: str) -> Any:
-    kind.__module__, kind.__qualname__ = module.__name__, name
-    setattr(module, name, kind)
-    return kind
+from value_support import put
 
 
 def raised(make: Any) -> Exception:

@@ -16,6 +16,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_budget import examples
 from tidewire.errors import InvalidArgument, WireError
 from tidewire.values import decode, encode
 
@@ -52,7 +53,7 @@ def test_a_value_that_is_cut_off_is_an_error_wherever_it_is_cut() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), min_size=1, max_size=4))
-@settings(max_examples=2_000, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_changed_bytes_are_a_value_or_a_wire_error(changes: list[tuple[int, int]]) -> None:
     blob = bytearray(encode(SAMPLE))
     small = len(blob) - 10_001
@@ -64,7 +65,7 @@ def test_changed_bytes_are_a_value_or_a_wire_error(changes: list[tuple[int, int]
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=2_000, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_any_bytes_are_a_value_or_a_wire_error(data: bytes) -> None:
     for form in (data, b"\xc1\x01\0\0" + data, b"\xc9\0\0\0" + bytes([len(data) % 256]) + data):
         with contextlib.suppress(WireError):

@@ -11,7 +11,6 @@ import json
 import sys
 import typing
 from collections import namedtuple
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from types import ModuleType
@@ -22,6 +21,7 @@ import pydantic
 import pytest
 from tidewire.errors import WireError
 from tidewire.values import decode, encode
+from value_support import put
 
 
 class Colour(enum.Enum):
@@ -167,21 +167,6 @@ def test_fields_that_are_maps_of_the_standard_library_come_back_as_what_they_are
     ]
     with pytest.raises(WireError, match=r"words: 5 \(a int\) is not"):
         decode(encode(dataclasses.replace(value, words=5)))  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def elsewhere() -> Iterator[ModuleType]:
-    """A module that one side has imported and the other has not."""
-    module = ModuleType("tests_elsewhere")
-    sys.modules[module.__name__] = module
-    yield module
-    sys.modules.pop(module.__name__, None)
-
-
-def put(module: ModuleType, kind: Any, name: str) -> Any:
-    kind.__module__, kind.__qualname__ = module.__name__, name
-    setattr(module, name, kind)
-    return kind
 
 
 @pytest.mark.parametrize(

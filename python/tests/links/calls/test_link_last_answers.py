@@ -118,19 +118,6 @@ def test_of_a_node_that_is_stopped_by_a_thread(started: Programs) -> None:
         assert answer.result() == pattern(20 * MIB)
 
 
-async def test_a_reader_that_reads_no_further_delays_no_stop(started: Programs) -> None:
-    _, url = started.hub()
-    async with tw.Node(url, name="caller") as caller, tw.Node(url, name="server") as server:
-        await server.serve(Last(), name="last")
-        await until_served(caller, "last")
-        numbers = caller.client("last").count()
-        assert await anext(numbers) == 0
-        await asyncio.wait_for(server.stop(timeout=20.0), 10.0)
-        with pytest.raises(tw.TidewireError):
-            async for _ in numbers:
-                pass
-
-
 @pytest.mark.promise("P13.46")
 async def test_a_hub_stays_until_its_nodes_say_that_they_have_read_what_was_sent() -> None:
     def until_asked(raw: Raw) -> int:

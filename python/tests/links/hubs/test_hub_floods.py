@@ -21,7 +21,7 @@ from link_frames import FAIL, OK, SUBSCRIBE, UNSUBSCRIBE, Raw, fields, frame, he
 from link_processes import PATIENCE_S, Programs, programs
 
 TOKEN = "the right one"
-WAVES, GUESSES = 5, 400
+WAVES, GUESSES = 2, 400
 SAID_BYTES = 32_768
 RESTORED_S = 4.0
 """In which a node may announce as much as it may say in all."""

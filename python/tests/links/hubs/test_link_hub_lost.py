@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 from time import perf_counter
-from typing import Any
 
 import pytest
 import tidewire as tw
@@ -164,13 +163,9 @@ async def test_a_service_of_a_node_without_hub_is_served_at_the_next_hub(started
         await lost(node)
         serving = maker.serve(Workshop("made"), name="workshop")
         await asyncio.to_thread(started.hub, url)
-        await asyncio.wait_for(_awaited(serving), 30)
+        await asyncio.wait_for(serving, 30)
         await until_served(node, "workshop")
         assert await node.client("workshop").label() == "made"
-
-
-async def _awaited(serving: Any) -> Any:
-    return await serving
 
 
 async def test_waits_for_a_hub_that_never_comes_back_end_with_their_node(started: Programs) -> None:
@@ -178,7 +173,7 @@ async def test_waits_for_a_hub_that_never_comes_back_end_with_their_node(started
     async with tw.Node(url, name="maker") as maker:
         hub.kill()
         await lost(maker)
-        serving = asyncio.ensure_future(_awaited(maker.serve(Workshop("made"), name="workshop")))
+        serving = asyncio.ensure_future(maker.serve(Workshop("made"), name="workshop"))
         since = perf_counter()
         ledger = await maker.stop(10)
         assert perf_counter() - since < SOON_S and ledger.balanced

@@ -6,61 +6,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import signal
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tidewire as tw
-from home_support import SERVERS
 from link_processes import PATIENCE_S, PROGRAMS, Program
 from link_programs import CREDIT, Workshop, until_served
 from link_stories import fails, said
-
-
-class Server:
-    """A server of NATS that a story stops, kills and starts."""
-
-    def __init__(self, *arguments: str) -> None:
-        self._keeper = subprocess.Popen(
-            [sys.executable, str(SERVERS), "nats", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        told = self._line()
-        if "error" in told:
-            pytest.skip(told["error"])
-        self.url: str = told["TIDEWIRE_TEST_NATS"]
-
-    def _line(self) -> dict[str, Any]:
-        assert self._keeper.stdout is not None
-        found: dict[str, Any] = json.loads(self._keeper.stdout.readline())
-        return found
-
-    async def tell(self, word: str) -> None:
-        """Have it stopped, started, killed, frozen or thawed."""
-        assert self._keeper.stdin is not None and self._keeper.stdout is not None
-        self._keeper.stdin.write(word + "\n")
-        self._keeper.stdin.flush()
-        await asyncio.to_thread(self._keeper.stdout.readline)
-
-    def end(self) -> None:
-        """End it, and its keeper."""
-        assert self._keeper.stdin is not None
-        self._keeper.stdin.close()
-        self._keeper.wait(60)
-
-
-@contextlib.contextmanager
-def served(*arguments: str) -> Iterator[Server]:
-    """A server for one story."""
-    server = Server(*arguments)
-    try:
-        yield server
-    finally:
-        server.end()
+from server_keeper import Keeper
 
 
 @contextlib.contextmanager
@@ -75,7 +31,7 @@ def workshop(url: str, name: str = "far", instance: str = "one", **env: str) -> 
 
 
 async def test_processes_call_each_other_as_at_a_hub() -> None:
-    with served() as server, workshop(server.url) as program:
+    with Keeper("nats") as server, workshop(server.url) as program:
         async with tw.Node(server.url, name="near") as node:
             # Earlier nodes are known at once.
             assert [info.name for info in await node.nodes()] == ["far", "near"]
@@ -99,7 +55,7 @@ async def test_processes_call_each_other_as_at_a_hub() -> None:
 
 
 async def test_long_values_are_sent_in_parts_and_arrive_whole() -> None:
-    with served() as server, workshop(server.url):
+    with Keeper("nats") as server, workshop(server.url):
         async with tw.Node(server.url, name="near") as node:
             client, sent = node.client(Workshop), bytes(range(256)) * 80_000
             echoed, small = await asyncio.gather(client.echo(sent), client.echo(1))
@@ -107,7 +63,7 @@ async def test_long_values_are_sent_in_parts_and_arrive_whole() -> None:
 
 
 async def test_a_slow_reader_holds_the_writer_back() -> None:
-    with served() as server, workshop(server.url) as program:
+    with Keeper("nats") as server, workshop(server.url) as program:
         async with tw.Node(server.url, name="near") as node:
             client = node.client(Workshop)
             async with contextlib.aclosing(client.count(1_000_000)) as items:
@@ -123,7 +79,7 @@ async def test_a_slow_reader_holds_the_writer_back() -> None:
 
 
 async def test_functions_that_are_given_are_called_in_the_other_process() -> None:
-    with served() as server, workshop(server.url) as program:
+    with Keeper("nats") as server, workshop(server.url) as program:
         async with tw.Node(server.url, name="near") as node:
             client = node.client(Workshop)
 
@@ -137,7 +93,7 @@ async def test_functions_that_are_given_are_called_in_the_other_process() -> Non
 
 
 async def test_calls_to_a_process_that_is_killed_fail_soon_and_go_elsewhere() -> None:
-    with served() as server, workshop(server.url, "far", "one") as first:
+    with Keeper("nats") as server, workshop(server.url, "far", "one") as first:
         async with tw.Node(server.url, name="near") as node:
             call = asyncio.ensure_future(node.client(Workshop).hold())
             await said(first, "holding")
@@ -154,7 +110,7 @@ async def test_calls_to_a_process_that_is_killed_fail_soon_and_go_elsewhere() ->
 
 
 async def test_a_process_that_is_killed_can_be_started_again_at_once() -> None:
-    with served() as server:
+    with Keeper("nats") as server:
         async with tw.Node(server.url, name="near") as node:
             for instance in ("one", "two", "three"):
                 with workshop(server.url, "far", instance):
@@ -163,7 +119,7 @@ async def test_a_process_that_is_killed_can_be_started_again_at_once() -> None:
 
 
 async def test_a_process_that_stands_still_is_gone_after_two_heartbeats() -> None:
-    with served() as server:
+    with Keeper("nats") as server:
         config = {"links": {"link_heartbeat_ms": 500}}
         async with tw.Node(server.url, name="near", config=config) as node:
             async with tw.Node(server.url, name="other", config=config) as other:
@@ -183,7 +139,7 @@ async def test_a_process_that_stands_still_is_gone_after_two_heartbeats() -> Non
 
 
 async def test_calls_fail_with_the_server_and_go_on_with_the_next_one() -> None:
-    with served() as server, workshop(server.url) as program:
+    with Keeper("nats") as server, workshop(server.url) as program:
         async with tw.Node(server.url, name="near") as node:
             call = asyncio.ensure_future(node.client(Workshop).hold())
             await said(program, "holding")
@@ -198,7 +154,7 @@ async def test_calls_fail_with_the_server_and_go_on_with_the_next_one() -> None:
 
 @pytest.mark.promise("P17.106")
 async def test_calls_say_that_the_connection_is_lost_until_all_nodes_are_met_again() -> None:
-    with served() as server:
+    with Keeper("nats") as server:
         async with tw.Node(server.url, name="near") as near, tw.Node(server.url, name="far") as far:
             await far.serve(Workshop())
             await until_served(near, "workshop")
@@ -232,7 +188,7 @@ async def test_calls_say_that_the_connection_is_lost_until_all_nodes_are_met_aga
 
 
 async def test_a_name_is_that_of_one_node() -> None:
-    with served() as server:
+    with Keeper("nats") as server:
         async with tw.Node(server.url, name="near") as node:
             with pytest.raises(tw.NameTaken, match=r'"near".*choose another name'):
                 async with tw.Node(server.url, name="near"):
@@ -241,7 +197,7 @@ async def test_a_name_is_that_of_one_node() -> None:
 
 
 async def test_agents_are_found_and_asked_wherever_they_live() -> None:
-    with served() as server:
+    with Keeper("nats") as server:
         async with tw.Node(server.url, name="a") as a, tw.Node(server.url, name="b") as b:
             a.agent(lambda number: number + 1, id="adder", capabilities=["adding"])
             await b.until(lambda _: bool(b.agents.list(capability="adding")), PATIENCE_S)
@@ -252,7 +208,7 @@ async def test_agents_are_found_and_asked_wherever_they_live() -> None:
 
 
 async def test_published_messages_come_once_and_in_order_to_all_subscribers() -> None:
-    with served() as server:
+    with Keeper("nats") as server:
         async with tw.Node(server.url, name="a") as a:
             # A node that gets an answer from `a` is known to `a`, with all its subscriptions.
             await a.subscribe("sync", a.spawn(lambda _: True))
@@ -292,7 +248,7 @@ async def test_published_messages_come_once_and_in_order_to_all_subscribers() ->
 
 
 async def test_requests_find_their_responders_and_long_messages_come_whole() -> None:
-    with served() as server:
+    with Keeper("nats") as server:
         async with tw.Node(server.url, name="a") as a:
             longest, came = bytes(range(256)) * 20_000, asyncio.Event()
             loop = asyncio.get_running_loop()
@@ -319,7 +275,7 @@ async def test_errors_at_the_start_are_named(tmp_path: Path) -> None:
     config.write_text(
         'authorization { users = [{user: all, password: p}, {user: some, password: p, permissions: {publish: ["orders.>", "$JS.>"]}}] }'
     )
-    with served("--nats-config", str(config)) as server:
+    with Keeper("nats", "--nats-config", str(config)) as server:
         place = server.url.removeprefix("nats://").rpartition("@")[2]
         with pytest.raises(tw.Unauthorized, match="check user and password"):
             async with tw.Node(f"nats://all:wrong@{place}"):
@@ -331,7 +287,7 @@ async def test_errors_at_the_start_are_named(tmp_path: Path) -> None:
             assert [info.name for info in await node.nodes()] == ["in"]
     config.write_text("max_payload: 32768")
     with (
-        served("--nats-config", str(config)) as server,
+        Keeper("nats", "--nats-config", str(config)) as server,
         pytest.raises(tw.InvalidArgument, match=r"max_payload=32768 of the server is too small: give it \d+ bytes"),
     ):
         async with tw.Node(server.url):
@@ -339,7 +295,7 @@ async def test_errors_at_the_start_are_named(tmp_path: Path) -> None:
 
 
 async def test_clients_of_a_hub_on_nats_reach_the_cluster() -> None:
-    with served() as server, workshop(server.url):
+    with Keeper("nats") as server, workshop(server.url):
         async with tw.Node(server.url, name="gate") as gate:
             url = gate.listen("tide://127.0.0.1:0", tokens=[tw.Token("secret-1", user="ann")]).url
             with pytest.raises(tw.Unauthorized):
