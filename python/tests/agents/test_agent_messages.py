@@ -330,10 +330,7 @@ def test_a_form_with_a_few_wrong_bytes_is_a_message_or_an_invalid_argument(
     payload: Any, place: float, taken: int, put: bytes
 ) -> None:
     message = tw.Message(payload, created=1e9, given_id="1", ttl=60.0)
-    for write, read in (
-        (message.to_json, tw.Message.from_json),
-        (message.to_msgpack, tw.Message.from_msgpack),
-    ):
+    for write, read in ((message.to_json, tw.Message.from_json), (message.to_msgpack, tw.Message.from_msgpack)):
         form = bytearray(write())
         at = int(place * len(form))
         form[at : at + taken] = put

@@ -307,11 +307,7 @@ async def test_a_payload_that_cannot_reach_a_process_fails_its_message_only(node
     [
         (agents.Failing(), {}, "is one agent, and each worker makes its own: give the class, Failing"),
         (agents.Fragile("."), {"kind": "process"}, "give the class, Fragile, or functools.partial(Fragile, ...)"),
-        (
-            local_class(),
-            {"kind": "process", "pickler": "pickle"},
-            "can't be pickled for a worker process",
-        ),
+        (local_class(), {"kind": "process", "pickler": "pickle"}, "can't be pickled for a worker process"),
         (agents.TooMuch, {}, "TooMuch.receive: TooMuch.receive"),
         (agents.NoHandler, {}, "can't be an agent: give a function, or an object with receive(self, payload)"),
         (agents.StartTakesContext, {}, "StartTakesContext.started"),

@@ -21,10 +21,7 @@ from link_processes import Program, Programs
 from attacks import CALM_FACTOR, LONGEST_MS, P99_MS, TRIES
 from attacks.target import TOKENS, Target
 
-_PATTERNS = {
-    "none": (("publish", []), ("subscribe", []), ("call", [])),
-    "listener": (("publish", []), ("call", [])),
-}
+_PATTERNS = {"none": (("publish", []), ("subscribe", []), ("call", [])), "listener": (("publish", []), ("call", []))}
 _AGAIN_S = (1.0, 2.0)
 """Seconds before and of an attack that is tried again, at least."""
 _FOLDER = Path(__file__).parents[1]

@@ -123,25 +123,6 @@ def others_can_write(store: str) -> bool:
 
 
 @sqlite_alone
-def test_workers_that_stand_still_beyond_their_leases_again_and_again(store: str) -> None:
-    """A continued worker may be given its old range again: results of the old lease count neither
-    for that nor against it.
-    """
-    campaign = tw.campaign(functions.slow_pi, runs=2_000, seed=7, store=store, lease=0.2)
-    with running(campaign) as end:
-        lost = 0
-        while lost < 3:
-            still = stop_one_with_a_lease(campaign)
-            status = until(campaign, lambda status, lost=lost: status.losses > lost)
-            if status.ended:
-                break
-            lost = status.losses
-            os.kill(still, signal.SIGCONT)
-        report = end()
-    assert (report.state, report.done + report.quarantined, report.digest) == ("done", 2_000, campaign.verify())
-
-
-@sqlite_alone
 @pytest.mark.promise("P15.16")
 def test_a_lease_is_renewed_while_a_run_holds_the_interpreter(store: str) -> None:
     campaign = tw.campaign(functions.stubborn, runs=8, store=store, lease=2.0)

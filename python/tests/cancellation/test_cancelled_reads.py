@@ -71,34 +71,3 @@ async def test_a_watch_of_services_goes_on_after_a_read_that_timed_out() -> None
             assert (await anext(changes)).kind == "joined"
             await served.stop()
             assert (await anext(changes)).kind == "left"
-
-
-@pytest.mark.promise("P17.94")
-async def test_an_iterator_of_a_method_goes_on_after_a_read_that_timed_out() -> None:
-    gates: list[asyncio.Event] = [asyncio.Event() for _ in range(3)]
-    ended = asyncio.Event()
-
-    class Ticks(tw.Service):
-        @tw.method
-        async def count(self) -> AsyncIterator[int]:
-            try:
-                for number, gate in enumerate(gates):
-                    await gate.wait()
-                    yield number
-                await asyncio.Event().wait()
-            finally:
-                ended.set()
-
-    async with tw.Node() as node:
-        await node.serve(Ticks())
-        items = aiter(node.client(Ticks).count())
-        for number, gate in enumerate(gates):
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(anext(items), 0.02)
-            gate.set()
-            assert await anext(items) == number
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(anext(items), 0.02)
-        assert not ended.is_set()
-        del items
-        await ended.wait()

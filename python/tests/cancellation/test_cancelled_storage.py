@@ -266,7 +266,7 @@ HOME_CASES = [
 ]
 
 
-@pytest.mark.promise("P17.102", "P17.103", "P17.118")
+@pytest.mark.promise("P17.96", "P17.102", "P17.103", "P17.118")
 @pytest.mark.parametrize("case", HOME_CASES, ids=lambda case: case.__name__)
 @pytest.mark.parametrize("kind", ["folder", "hub", "nats"])
 async def test_calls_of_storage_can_be_cancelled_at_each_wait(

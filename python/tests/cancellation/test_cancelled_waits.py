@@ -60,7 +60,6 @@ async def test_a_fetch_that_was_given_up_leaves_the_event_to_another_reader(kind
         await event.ack()
 
 
-@pytest.mark.promise("P17.96")
 @pytest.mark.promise("P17.100")
 @every_home
 async def test_events_that_a_closed_consumer_gives_back_use_up_no_attempt(kind: str, tmp_path: Path) -> None:
@@ -78,43 +77,3 @@ async def test_events_that_a_closed_consumer_gives_back_use_up_no_attempt(kind: 
                     await event.ack(wait=True)
         assert sorted(seen) == list(range(20))
         assert await billing.dead_letters() == []
-
-
-@every_home
-async def test_an_acquisition_that_was_cancelled_leaves_the_lease_free(kind: str, tmp_path: Path) -> None:
-    chosen = random.Random(7)
-    async with nodes(kind, tmp_path) as (one, other):
-        for number in range(40):
-            lease = one.lease(f"nightly-{number}", ttl=3_600.0)
-            acquiring = asyncio.ensure_future(lease.acquire())
-            for _ in range(chosen.randrange(12)):
-                await asyncio.sleep(0)
-            if chosen.random() < 0.3:
-                await asyncio.sleep(chosen.random() * 0.003)
-            acquiring.cancel()
-            with suppress(asyncio.CancelledError):
-                await acquiring
-                await lease.release()
-            following = other.lease(f"nightly-{number}", ttl=3_600.0, timeout=10.0)
-            await following.acquire()
-            await following.release()
-
-
-@pytest.mark.promise("P17.96")
-@every_home
-async def test_a_cancellation_while_a_lease_is_released_arrives_and_the_lease_is_free(
-    kind: str, tmp_path: Path
-) -> None:
-    async with nodes(kind, tmp_path) as (one, other):
-        for rounds in range(1, 8):
-            lease = one.lease("nightly", ttl=3_600.0)
-            await lease.acquire()
-            releasing = asyncio.ensure_future(lease.release())
-            for _ in range(rounds):
-                await asyncio.sleep(0)
-            if releasing.cancel():
-                with pytest.raises(asyncio.CancelledError):
-                    await releasing
-            following = other.lease("nightly", ttl=3_600.0, timeout=10.0)
-            await following.acquire()
-            await following.release()

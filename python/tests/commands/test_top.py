@@ -49,7 +49,7 @@ def test_a_table_fits_a_terminal_of_80_columns(place: Path) -> None:
     assert max(map(len, lines)) <= 80
     assert lines[0].startswith("orders ")
     assert [line.split()[0] for line in lines if line[:7] in ("pricing", "asker  ", "absolut", "log    ")] == [
-        *("pricing", "asker", "absolutes", "log"),
+        *("pricing", "asker", "absolutes", "log")
     ]
     assert "quote" not in narrow.stdout
     assert "list quote" in wide.stdout

@@ -11,25 +11,8 @@ from typing import Any
 import numpy
 import pytest
 import tidewire as tw
-from link_frames import (
-    CALL,
-    CHUNK,
-    COMPRESSED,
-    FAIL,
-    ID,
-    MORE,
-    OK,
-    PUBLISH,
-    REPLY,
-    SUBSCRIBE,
-    Raw,
-    called,
-    frame,
-    published,
-    subscribed,
-)
+from link_frames import COMPRESSED, ID, OK, PUBLISH, SUBSCRIBE, Raw, frame, published, subscribed
 from link_processes import PATIENCE_S, Programs
-from tidewire.values import encode
 
 NEAR = {"links": {"link_compress_near_bytes": 1_000}}
 ENV = {"TIDEWIRE_LINKS__LINK_COMPRESS_NEAR_BYTES": "1000"}
@@ -142,43 +125,6 @@ def test_nothing_is_compressed_within_a_host_unless_that_is_asked_for(started: P
         node.publish("news", os.urandom(5_000))
         assert len(heard(raw, PUBLISH)) > 5_000
         assert not raw.flags & COMPRESSED
-
-
-def test_a_broken_payload_costs_its_call_alone(started: Programs) -> None:
-    program, url, _ = started.hub_and_server()
-    raw = Raw.joined(url)
-    flags = 2 | COMPRESSED
-    for number, (payload, rule) in enumerate(
-        [
-            (b"", b"shorter than the 8 bytes"),
-            (struct.pack("<QI", 1 << 40, 1) + b"x", b"payload_bytes"),
-            (struct.pack("<QI", 200 << 20, 1) + b"x", b"link_compressed_bytes"),
-            (struct.pack("<QI", 60_000, 3) + b"xyz", b"a block is"),
-            (struct.pack("<QI", 60_000, 99) + b"xyz", b"ends before"),
-        ]
-    ):
-        raw.send(frame(CALL, called(), payload, flags, ID + number))
-        assert rule in heard(raw, FAIL)
-        raw.send(frame(PUBLISH, published(), payload, flags))
-    assert raw.is_alive()
-    with tw.Node(url, name="other") as node:
-        assert node.client("workshop").sync.echo(TEXT) == TEXT
-    assert not program.logged()
-
-
-def test_a_fault_in_a_long_payload_ends_its_call_at_once(started: Programs) -> None:
-    _, url, _ = started.hub_and_server()
-    raw = Raw.joined(url)
-    raw.send(frame(CALL, called(), struct.pack("<Q", 10 * MIB), 2 | MORE | COMPRESSED, ID))
-    # The first block can't be one, and nothing more is sent of the payload than that.
-    raw.send(frame(CHUNK, b"", struct.pack("<QI", 20 * MIB, 1 << 20) + b"x", 2 | MORE, ID))
-    assert b"a block is longer" in heard(raw, FAIL)
-    # The payload under way is skipped, and the exchange can be begun anew.
-    raw.send(frame(CHUNK, b"", bytes(60_000), 2 | MORE, ID))
-    value = encode(("wind, tide",))
-    raw.send(frame(CALL, called(), struct.pack("<Q", len(value)), 2 | MORE, ID + (1 << 32)))
-    raw.send(frame(CHUNK, b"", value, 2, ID + (1 << 32)))
-    assert b"wind, tide" in heard(raw, REPLY)
 
 
 def test_a_message_that_can_not_be_inflated_is_counted_and_logged_once(started: Programs) -> None:

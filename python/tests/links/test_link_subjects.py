@@ -57,41 +57,6 @@ async def test_a_queue_group_gets_each_message_once() -> None:
         assert sum(counts.values()) == 200
 
 
-async def test_a_node_that_watches_a_subject_asks_who_answers_there() -> None:
-    async with three() as (_, a, b):
-        await b.subscribe("double", lambda number: number * 2)
-        async with a.subscription(">"):
-            assert [await a.request("double", number) for number in range(9)] == list(range(0, 18, 2))
-
-
-async def test_each_message_of_a_burst_is_delivered_or_counted_as_dropped(started: Programs) -> None:
-    sent = 100_000
-    async with tw.Node(name="hub", config={"links": {"link_queue_bytes": 1_048_576}}) as hub:
-        url = hub.listen("tide://127.0.0.1:0").url
-        await hub.subscribe("mark", lambda _: None)
-        hearer = started.hearer(url)
-        async with tw.Node(url, name="sender") as sender:
-            # Nothing is lost on the way to one that keeps up.
-            for number in range(sent):
-                sender.publish("burst", "quick")
-                if number % 500 == 499:
-                    await sender.request("total", None)
-            assert await sender.request("total", None) == sent
-            assert hub.statistics()["links"]["of_hub"]["dropped"] == 0
-            hearer.halt()
-            for _ in range(sent):
-                sender.publish("burst", "x" * 100)
-            # This one is behind all of them: they have come to the hub.
-            await sender.request("mark", None)
-            dropped = hub.statistics()["links"]["of_hub"]["dropped"]
-            hearer.signal(signal.SIGCONT)
-            while (line := await asyncio.to_thread(hearer.line)).startswith("heard"):
-                # It finds room once enough was heard, and comes last.
-                sender.publish("burst", "end")
-            assert dropped > 0
-            assert int(line.removeprefix("total ")) + dropped == 2 * sent
-
-
 def test_a_hub_says_at_its_end_how_many_messages_it_dropped(started: Programs) -> None:
     # The hub would wait for the hearer that stands still.
     hub, url = started.hub("tide://127.0.0.1:0", "--set", "links.link_queue_bytes=1048576", "--timeout", "0.2")

@@ -15,11 +15,7 @@ import tidewire as tw
 def test_a_configuration_with_three_errors_names_all_three(tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
     file.write_text("mailbox_capacity = 0\n")
-    config = tw.Config(
-        values={"throughputt": 5},
-        file=file,
-        environment={"TIDEWIRE_DISPATCHERS__IO__THREADS": "many"},
-    )
+    config = tw.Config(values={"throughputt": 5}, file=file, environment={"TIDEWIRE_DISPATCHERS__IO__THREADS": "many"})
     with pytest.raises(tw.ConfigError) as caught:
         tw.Node(config=config)
     problems = "\n".join(caught.value.problems)

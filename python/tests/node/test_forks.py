@@ -335,42 +335,6 @@ def test_first_calls_load_no_module_that_a_fork_could_find_half_loaded() -> None
     assert said == ["1 [1] 2", "as told", "[]"]
 
 
-def test_a_fork_while_a_thread_looks_for_a_part_of_the_runtime_leaves_the_child_able_to_look_itself() -> None:
-    said = program(
-        """
-        from tidewire._runtime import drive, loop
-
-        looks, forked, parent = threading.Event(), threading.Event(), os.getpid()
-
-        class Slow:
-            # What the runtime finds here, it finds slowly, but not in the child.
-            def __getattr__(self, name):
-                if os.getpid() == parent:
-                    looks.set()
-                    assert forked.wait(60)
-                return getattr(drive, name)
-
-        sys.modules["tidewire._runtime.drive"] = Slow()
-
-        async def asked(number):
-            async def double(n):
-                return n * 2
-            async with tw.Node() as node:
-                return await node.spawn(double).ask(number)
-
-        answers = []
-        thread = threading.Thread(target=lambda: answers.append(asyncio.run(asked(21))))
-        thread.start()
-        assert looks.wait(60)
-        print(in_child(lambda: asyncio.run(asked(4))))
-        forked.set()
-        thread.join()
-        print(answers)
-        """
-    )
-    assert said == ["8", "[42]"]
-
-
 def test_a_child_refuses_what_is_its_parents_before_any_hook_of_a_fork_runs() -> None:
     said = program(
         """

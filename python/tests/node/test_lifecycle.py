@@ -309,26 +309,3 @@ def test_a_block_does_not_wait_for_a_loop_that_does_not_run(closed: bool, caplog
     loop.close()
     assert time.monotonic() - began < 10
     assert "desk: its event loop does not run, so that it does not wait for reader (#" in caplog.text
-
-
-@pytest.mark.promise("P8.24")
-def test_a_stop_on_another_loop_does_not_wait_for_one_that_does_not_run() -> None:
-    async def handle(message: int) -> None:
-        await asyncio.sleep(0)
-
-    async def spawn(node: tw.Node) -> tw.ActorRef:
-        return node.spawn(handle, name="reader")
-
-    async def stop(node: tw.Node) -> tw.Ledger:
-        return await asyncio.wait_for(node.stop(timeout=None), 10)
-
-    loop = asyncio.new_event_loop()
-    node = tw.Node(config={"abort_timeout_ms": 50})
-    node.start()
-    reader = loop.run_until_complete(spawn(node))
-    for number in range(3):
-        reader.tell(number)
-    ledger = asyncio.run(stop(node))
-    loop.close()
-    assert (ledger.accepted, ledger.dead_lettered) == (3, 3)
-    assert [stuck.name for stuck in ledger.stuck] == ["reader"]

@@ -151,22 +151,6 @@ def test_without_a_hub_it_is_in_force_at_once(node: tw.Node) -> None:
     assert subscription.wait() is subscription
 
 
-@pytest.mark.promise("P13.2")
-async def test_a_refusal_of_the_hub_is_raised_where_it_is_awaited() -> None:
-    async with tw.Node(name="hub") as hub:
-        url = hub.listen("tide://127.0.0.1:0", tokens=[tw.Token("a long secret", subscribe=("open.>",))]).url
-        async with tw.Node(url, name="a", token="a long secret") as node:
-            assert await node.subscribe("open.news", print)
-            with pytest.raises(tw.Unauthorized, match=r"closed\.news"):
-                await node.subscribe("closed.news", print)
-            with pytest.raises(tw.Unauthorized, match=r"closed\.news"):
-                async with node.subscription("closed.news"):
-                    pass
-            # Those of what was refused are gone.
-            await node.idle(PATIENCE_S)
-            assert len(node.statistics()["actors"]) == 1
-
-
 @pytest.mark.promise("P13.3", "P13.4")
 async def test_one_that_ends_while_it_is_awaited_waits_no_more() -> None:
     async with tw.Node(name="hub") as hub:

@@ -241,26 +241,3 @@ async def test_a_value_that_is_no_reference_is_refused() -> None:
                 await asking
             assert counts(world.caller) == (0, 0)
         stranger.leave()
-
-
-async def test_a_reference_from_a_node_that_was_not_given_it_is_refused() -> None:
-    def own() -> None: ...
-
-    async def is_own(function: Any) -> bool:
-        return function is own
-
-    async with desk_nodes(Shop()) as world:
-        served = await world.caller.serve({"own": is_own}, name="owner")
-        holder, thief = await Stranger.join(world), await Stranger.join(world, "thief")
-        giving = asyncio.ensure_future(world.caller.client("desk").with_(instance="stranger").echo(own))
-        exchange, (reference,) = await holder.came()
-        back = (Reference({"kind": "back", "key": reference["key"]}),)
-        subject = f"svc.owner.{served.instance}.own"
-        await holder.call(f"$node.{reference['node']}.claim", [reference["key"]])
-        assert await holder.call(subject, back) is True
-        assert "has not given it to the node that it comes from" in await thief.call(subject, back)
-        holder.answer(exchange, None)
-        await giving
-        holder.leave()
-        thief.leave()
-        await let_go(world.caller)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
-import textwrap
 import threading
 from typing import Any
 
@@ -200,51 +197,3 @@ def test_a_pool_serves_threads_and_loops_at_once_and_stops_the_same_for_all(kind
     assert ledgers == [tw.Ledger(1_800, 1_800, 0, 0, reason="stopped")] * 4
     with pytest.raises(tw.PoolStopped):
         pool.sync.submit(1)
-
-
-def test_the_end_of_a_pool_collects_no_garbage_where_it_looks_at_threads() -> None:
-    # A collection there runs finalizers under a lock of the interpreter, for which a thread that
-    # begins or ends waits with the interpreter held (CPython before 3.11.8 and 3.12.2).
-    code = """
-        import contextlib, gc, threading, time
-        from tidewire import PoolStopped
-        from tidewire.pools import Pool
-
-        def slow(phase, info):
-            if threading.current_thread().name.endswith("keeper"):
-                time.sleep(0.0001)
-
-        def submit(pool):
-            with contextlib.suppress(PoolStopped):
-                pool.sync.submit(1)
-
-        def come_and_go():
-            while not over.is_set():
-                thread = threading.Thread(target=int)
-                thread.start()
-                thread.join()
-
-        gc.callbacks.append(slow)
-        over, gate = threading.Event(), threading.Event()
-        threads = [threading.Thread(target=come_and_go) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for round in range(12):
-            pool = Pool(lambda _: gate.wait(50), 10)
-            pool.start()
-            if round % 3:
-                threads.append(threading.Thread(target=submit, args=(pool,)))
-                threads[-1].start()
-                pool.sync.until(lambda s: s["in_workers"] == 1)
-            gc.set_threshold(1, 1, 1)
-            ledger = pool.sync.stop(timeout=0.0)
-            gc.set_threshold(700, 10, 10)
-            assert len(ledger.stuck) == bool(round % 3)
-            assert all("wait" in stuck.where[-1] for stuck in ledger.stuck)
-        gate.set()
-        over.set()
-    """
-    ran = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=50, check=False
-    )
-    assert (ran.returncode, ran.stderr) == (0, "")

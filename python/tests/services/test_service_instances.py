@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 import pytest
 import tidewire as tw
@@ -105,43 +104,6 @@ async def test_callers_on_other_loops_and_threads_are_served_alike(node: tw.Node
     jobs = [asyncio.to_thread(asyncio.run, many()) for _ in range(3)]
     jobs += [asyncio.to_thread(blocking) for _ in range(3)]
     assert await soon(asyncio.gather(*jobs)) == [2450.0] * 6
-
-
-async def test_a_thousand_plain_calls_at_once_are_all_answered(node: tw.Node) -> None:
-    served = node.serve({"double": lambda n: 2 * n}, name="math", concurrency=16)
-    math = node.client("math")
-    assert await soon(asyncio.gather(*(math.double(n) for n in range(1000)))) == [2 * n for n in range(1000)]
-    assert served.statistics()["calls"] == 1000
-
-
-async def test_calls_that_are_cancelled_at_any_moment_leave_nothing_behind(node: tw.Node) -> None:
-    meeting = threading.Barrier(4)
-
-    def meet() -> str:
-        meeting.wait(PATIENCE)
-        return "met"
-
-    served = node.serve({"plain": lambda n: n, "later": _later, "meet": meet}, name="either", concurrency=4)
-    either = node.client("either")
-    for turn in range(200):
-        tasks = [asyncio.create_task(method(turn)) for method in (either.plain, either.later) for _ in range(4)]
-        for _ in range(turn % 7):
-            await asyncio.sleep(0)
-        for task in tasks[:: 1 + turn % 3]:
-            task.cancel()
-        for result in await soon(asyncio.gather(*tasks, return_exceptions=True)):
-            assert result == turn or isinstance(result, asyncio.CancelledError)
-    assert [await either.plain(n) for n in range(10)] == list(range(10))
-    assert [await either.later(n) for n in range(10)] == list(range(10))
-    # All places are free again: as many calls as there are places are at work at once.
-    assert await soon(asyncio.gather(*(either.meet() for _ in range(4)))) == ["met"] * 4
-    assert (await served.stop()).balanced
-
-
-async def _later(n: int) -> int:
-    for _ in range(3):
-        await asyncio.sleep(0)
-    return n
 
 
 async def test_a_method_does_not_wait_for_the_end_of_its_own_instance(node: tw.Node) -> None:

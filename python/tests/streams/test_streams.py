@@ -103,40 +103,6 @@ async def test_a_requeued_event_does_not_wait_for_others_of_its_key(kind: str, t
 
 
 @both
-async def test_a_poisoned_event_ends_in_the_dead_letters_and_is_requeued(kind: str, tmp_path: Path) -> None:
-    async with home(kind, tmp_path) as node:
-        orders = await node.stream("orders", subjects=["orders.>"])
-        billing = await orders.consumer("billing", start="all", max_deliver=3, backoff=(0.01,), order="key")
-        for key in "aab":
-            await orders.publish("orders.x", key, key=key)
-        deliveries = []
-        while len(deliveries) < 4:
-            event = await billing.next(timeout=10)
-            assert event is not None
-            deliveries.append((event.sequence, event.delivery))
-            if event.sequence == 1:
-                try:
-                    raise ValueError("poison")
-                except ValueError as error:
-                    await event.nak(error=error, wait=True)
-            else:
-                await event.ack(wait=True)
-        assert deliveries[:2] in ([(1, 1), (3, 1)], [(1, 1), (1, 2)])
-        assert [item for item in deliveries if item[0] == 1] == [(1, 1), (1, 2), (1, 3)]
-        event = await billing.next(timeout=10)
-        assert event is not None and event.sequence == 2, "the next of the key goes on when its first is dead"
-        await event.ack(wait=True)
-        [dead] = await billing.dead_letters()
-        assert (dead.sequence, dead.reason, dead.error, dead.deliveries) == (1, "max_deliver", "ValueError: poison", 3)
-        assert "test_streams.py" in dead.traceback and dead.event is not None and dead.event.value == "a"
-        assert await billing.requeue(1, 7) == 1
-        event = await billing.next(timeout=10)
-        assert event is not None and (event.sequence, event.delivery) == (1, 1)
-        await event.ack(wait=True)
-        assert await billing.dead_letters() == []
-
-
-@both
 async def test_bad_input_is_refused_with_what_to_do(kind: str, tmp_path: Path) -> None:
     async with home(kind, tmp_path) as node:
         orders = await node.stream("orders", subjects=["orders.>"], max_messages=3)
@@ -447,9 +413,7 @@ async def test_errors_of_a_bucket_reach_its_caller_and_not_the_log_of_the_hub(
         assert [record.getMessage() for record in caplog.records] == []
 
 
-async def test_waits_at_a_hub_end_at_once_with_an_event_or_the_end_of_the_hub(
-    tmp_path: Path,
-) -> None:
+async def test_waits_at_a_hub_end_at_once_with_an_event_or_the_end_of_the_hub(tmp_path: Path) -> None:
     hub = tw.Node(data=tmp_path)
     async with hub, tw.Node(hub.listen("tide://127.0.0.1:0").url) as node:
         orders = await node.stream("orders", subjects=["orders.>"])

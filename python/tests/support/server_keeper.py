@@ -34,6 +34,8 @@ class Keeper:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # Nobody needs what an orderly end would write.
+        self.order("kill")
         assert self.end() == 0
 
     def end(self) -> int:

@@ -106,11 +106,7 @@ _PRIME = 2**61 - 1
 
 @pytest.mark.parametrize(
     "key",
-    [
-        lambda at: UUID(int=at * _PRIME + 7),
-        lambda at: Decimal(at * _PRIME + 7),
-        lambda at: (Decimal(at * _PRIME + 7),),
-    ],
+    [lambda at: UUID(int=at * _PRIME + 7), lambda at: Decimal(at * _PRIME + 7), lambda at: (Decimal(at * _PRIME + 7),)],
 )
 def test_keys_of_one_hash_are_refused_before_they_cost_much(key: Any) -> None:
     for made in (dict.fromkeys, set, frozenset):

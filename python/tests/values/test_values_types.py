@@ -113,12 +113,7 @@ class Point(NamedTuple):
 
 Pair = namedtuple("Pair", "left right")
 
-ORDER = Order(
-    [Line("a"), Gift("b", 2, Colour.PAIR)],
-    3,
-    datetime(2026, 11, 21, tzinfo=UTC),
-    by_name={"c": Line("c")},
-)
+ORDER = Order([Line("a"), Gift("b", 2, Colour.PAIR)], 3, datetime(2026, 11, 21, tzinfo=UTC), by_name={"c": Line("c")})
 object.__setattr__(ORDER, "total", 7.5)
 TYPED = [
     ORDER,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 from typing import Any
 
@@ -58,25 +57,3 @@ async def test_a_node_that_is_started_in_a_handler_runs_nothing_in_its_variables
             finally:
                 assert desk.node is not None
                 await desk.node.stop()
-
-
-async def test_a_node_that_is_started_in_a_handler_answers_for_its_own_actors() -> None:
-    async with tw.Node(name="hub") as hub:
-        url = hub.listen("tide://127.0.0.1:0").url
-        inner = []
-
-        async def begin(message: object) -> None:
-            node = tw.Node(url, name="inner")
-            inner.append(await node.__aenter__())
-            await node.subscribe("inner.ask", node.spawn(echo))
-
-        async def echo(message: object) -> object:
-            await asyncio.sleep(0)
-            return message
-
-        await hub.spawn(begin).ask(None)
-        try:
-            async with tw.Node(url, name="other") as other:
-                assert [await other.request("inner.ask", n) for n in range(10)] == list(range(10))
-        finally:
-            await inner[0].stop()

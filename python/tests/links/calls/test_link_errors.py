@@ -69,11 +69,7 @@ class Desk(tw.Service):
 
 
 async def test_a_value_that_cannot_be_sent_fails_its_call_with_its_path(workshop: Any) -> None:
-    for value, path in (
-        ({"a": [1, object()]}, r"\['a'\]\[1\]"),
-        ([1 << 64], r"\[0\]"),
-        ({"f": Closed}, r"\['f'\]"),
-    ):
+    for value, path in (({"a": [1, object()]}, r"\['a'\]\[1\]"), ([1 << 64], r"\[0\]"), ({"f": Closed}, r"\['f'\]")):
         with pytest.raises(tw.InvalidArgument, match=path):
             await workshop.echo(value)
         assert await workshop.echo(1) == 1
@@ -108,12 +104,7 @@ GOOD, WRONG = Order("X", 1.0), Order("X", "cheap")  # type: ignore[arg-type]
 
 
 MISFITS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
-    (
-        "place",
-        ([GOOD, WRONG],),
-        {},
-        r"desk\.place: orders\[1\]: not a .*Order: price: 'cheap' \(a str\) is not float",
-    ),
+    ("place", ([GOOD, WRONG],), {}, r"desk\.place: orders\[1\]: not a .*Order: price: 'cheap' \(a str\) is not float"),
     ("place", (), {"orders": [WRONG]}, r"desk\.place: orders\[0\]: not a .*Order: price: 'cheap'"),
     ("place", ([], Side.BUY, 1, {"a": WRONG}), {}, r"desk\.place: rest\.a: not a .*Order: price"),
     ("take", (WRONG,), {}, r"desk\.take: order: not a .*Order: price"),
@@ -186,8 +177,6 @@ async def test_the_error_of_a_nested_call_comes_through(caller: tw.Node) -> None
     assert raised.value.__cause__ is not None
 
 
-async def test_a_call_that_is_not_answered_in_time_is_called_what_its_caller_calls_it(
-    workshop: Any,
-) -> None:
+async def test_a_call_that_is_not_answered_in_time_is_called_what_its_caller_calls_it(workshop: Any) -> None:
     with pytest.raises(tw.AskTimeout, match=r'^workshop.hold of the instance "server": no answer came in time'):
         await workshop.with_(timeout=0.1).hold()

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import struct
-import time
 from time import perf_counter
 from typing import Any
 
 import pytest
 import tidewire as tw
-from link_frames import ANSWER, CALL, FAIL, ID, NORMAL, SUBSCRIBE, Raw, fields, frame, subscribed
 from link_processes import Programs
 from link_programs import until_served
 from tidewire.services.registry import Registry
-
-NODE_STOPPED = 13
 
 
 @pytest.mark.promise("P13.16")
@@ -40,41 +33,6 @@ async def test_a_call_is_made_again_as_soon_as_the_link_is_back_and_not_at_the_e
         hub.kill()
         await asyncio.to_thread(started.hub, url)
         assert await steady == "server 2"
-
-
-def refuse_one(raw: Raw) -> float:
-    """Refuse one call as an instance that stops, and return how long that took."""
-    while (came := raw.receive()) is not None:
-        kind, exchange, _, _ = came
-        if kind == CALL:
-            since = perf_counter()
-            # The sleep uses up the time of the call.
-            time.sleep(0.3)
-            raw.send(frame(FAIL, struct.pack("<H", NODE_STOPPED), b"stopping", NORMAL | ANSWER, exchange))
-            return perf_counter() - since
-    raise AssertionError("the hub has closed the link")
-
-
-async def test_a_call_that_was_refused_goes_on_with_what_is_left_of_its_time(started: Programs) -> None:
-    _, url, _ = started.hub_and_server()
-    async with tw.Node(url, name="caller") as caller:
-        (info,) = await caller.services()
-        says = json.dumps(info.to_dict() | {"instances": ["refusing"], "details": []})
-        raw = await asyncio.to_thread(Raw.joined, url)
-        raw.send(frame(SUBSCRIBE, subscribed(b"svc.workshop.refusing.*"), fields(service=says), id=ID))
-        await until_served(caller, "workshop", 2)
-        workshop, left = caller.client("workshop").with_(timeout=50.0), list[float]()
-        refusing = asyncio.ensure_future(asyncio.to_thread(refuse_one, raw))
-        # One of the two gets each call in turn.
-        while not refusing.done():
-            call = asyncio.ensure_future(workshop.caller())
-            await asyncio.wait({call, refusing}, return_when=asyncio.FIRST_COMPLETED)
-            if refusing.done():
-                # A call that follows the refused one gets no answer.
-                raw.close()
-            with contextlib.suppress(tw.LinkLost):
-                left.append((await call)[2])
-        assert min(left) < 50.001 - await refusing
 
 
 @pytest.mark.promise("P13.16")

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 from collections.abc import AsyncIterator, Iterator
-from time import monotonic
 
 import pytest
 import tidewire as tw
-from link_frames import ANSWER, CALL, ID, NORMAL, REPLY, SUBSCRIBE, Raw, fields, frame, subscribed
 from link_processes import Programs
-from link_programs import until_served
-from link_stories import SOON_S, three
+from link_stories import three
 
 
 class Long(tw.Service):
@@ -101,79 +97,3 @@ def test_a_stream_and_a_value_that_are_taken_for_each_other_are_refused_before_t
 
     asyncio.run(asyncio.wait_for(story(), 20))
     assert server.line() == "trying 1"
-
-
-async def test_a_reader_whose_peer_answers_with_one_value_is_told(started: Programs) -> None:
-    """As a node does that takes any call."""
-    _, url, _ = started.hub_and_server()
-
-    def answer_one(raw: Raw) -> None:
-        while (came := raw.receive()) is not None and came[0] != CALL:
-            pass
-        assert came is not None
-        raw.send(frame(REPLY, b"", b"\x01", NORMAL | ANSWER, came[1]))
-
-    async with tw.Node(url, name="caller") as caller:
-        (info,) = await caller.services()
-        says = json.dumps(info.to_dict() | {"instances": ["raw"], "details": []})
-        raw = await asyncio.to_thread(Raw.joined, url)
-        raw.send(frame(SUBSCRIBE, subscribed(b"svc.workshop.raw.*"), fields(service=says), id=ID))
-        await until_served(caller, "workshop", 2)
-        answering = asyncio.ensure_future(asyncio.to_thread(answer_one, raw))
-        with pytest.raises(tw.InvalidArgument, match="no stream"):
-            await anext(caller.client("workshop").with_(instance="raw").count(1))
-        await answering
-        raw.close()
-
-
-_BOTH_WAYS = """
-import asyncio, sys
-import tidewire as tw
-
-class Desk(tw.Service):
-    @tw.method
-    async def news(self):
-        try:
-            number = 0
-            while True:
-                yield number
-                number += 1
-        finally:
-            print("closed", flush=True)
-
-async def main(url):
-    read = asyncio.Semaphore(0)
-    async def reads(client):
-        async for number in client.count(1_000_000):
-            read.release()
-    async with tw.Node(url, name="leaver") as node:
-        await node.serve(Desk(), instance="one")
-        reading = asyncio.ensure_future(reads(node.client("workshop")))
-        for _ in range(100):
-            await read.acquire()
-        print("reading", flush=True)
-        # Until somebody reads what this process writes.
-        await asyncio.to_thread(sys.stdin.readline)
-        raise LookupError("lost")
-
-asyncio.run(main(sys.argv[1]))
-"""
-
-
-def test_an_error_ends_a_process_that_reads_and_writes_streams_and_both_sides_see_it(started: Programs) -> None:
-    _, url, server = started.hub_and_server()
-    leaver = started.run("-c", _BOTH_WAYS, url)
-    leaver.expect("reading")
-    with tw.Node(url, name="reader") as node:
-        news = iter(node.client("desk").sync.news())
-        assert [next(news) for _ in range(100)] == list(range(100))
-        began = monotonic()
-        leaver.tell()
-        with pytest.raises(tw.NodeStopped):
-            while True:
-                next(news)
-        leaver.expect("closed")
-        assert leaver.ended() == 1
-        assert monotonic() - began < SOON_S
-        # The generator that it has read is closed where it is written.
-        server.expect("closed")

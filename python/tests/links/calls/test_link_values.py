@@ -17,16 +17,6 @@ async def test_a_large_payload_comes_back_whole(workshop: Any) -> None:
         assert await workshop.echo(payload) == payload
 
 
-async def test_small_calls_pass_by_large_ones(workshop: Any) -> None:
-    large = [asyncio.ensure_future(workshop.echo(bytes(16 * MIB))) for _ in range(3)]
-    ended = []
-    for number in range(50):
-        assert await workshop.echo(number) == number
-        ended.append(sum(call.done() for call in large))
-    assert ended[0] == 0, "the first small call waited for large ones"
-    assert [len(back) for back in await asyncio.gather(*large)] == [16 * MIB] * 3
-
-
 async def test_a_payload_over_the_limit_is_refused_at_the_sender(workshop: Any) -> None:
     with pytest.raises(tw.PayloadTooLarge, match="268435456"):
         await workshop.echo(bytes(268_435_457))

@@ -58,10 +58,7 @@ FIRST: dict[str, tuple[bytes, str]] = {
     ),
     "HELLO of versions to come": (hello(7, 9), "version 1, the node 7 to 9"),
     "HELLO of versions that are turned round": (hello(2, 1), "oldest"),
-    "HELLO with a token where none is a secret, and a wrong flag": (
-        hello()[:5] + b"\xc0" + hello()[6:],
-        "clear bit 7",
-    ),
+    "HELLO with a token where none is a secret, and a wrong flag": (hello()[:5] + b"\xc0" + hello()[6:], "clear bit 7"),
 }
 
 # Bytes after the greeting.

@@ -12,19 +12,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from time import monotonic
 
 import pytest
 import tidewire as tw
 from attacks.target import description
-from link_frames import FAIL, OK, SUBSCRIBE, UNSUBSCRIBE, Raw, fields, frame, hello, subscribed
+from link_frames import FAIL, OK, SUBSCRIBE, UNSUBSCRIBE, Raw, fields, frame, subscribed
 from link_processes import PATIENCE_S, Programs, programs
 
-TOKEN = "the right one"
 WAVES, GUESSES = 2, 400
-SAID_BYTES = 32_768
-RESTORED_S = 4.0
-"""In which a node may announce as much as it may say in all."""
 
 
 @pytest.fixture(scope="module")
@@ -69,26 +64,6 @@ def until_answered(raw: Raw) -> int:
     raise AssertionError("the hub has closed the link")
 
 
-def guess(url: str) -> int:
-    """Show wrong tokens, all at once, and return how many were refused."""
-    links = [Raw(url) for _ in range(GUESSES)]
-    for link in links:
-        link.send(hello(token="a wrong one"))
-    told = [link.until_end() for link in links]
-    for link in links:
-        link.close()
-    return sum(text is not None and "token" in text for text in told)
-
-
-def test_thousands_of_wrong_tokens_are_summed_up_in_the_log(started: Programs) -> None:
-    hub, url = started.hub("tide://127.0.0.1:0", "--token", TOKEN)
-    refused = sum(guess(url) for _ in range(WAVES))
-    assert refused == WAVES * GUESSES
-    said, summed_up = counted(hub.log, "token", refused)
-    assert summed_up, "each of them has a line"
-    assert said + sum(summed_up) == refused, "each is in the log or counted there"
-
-
 def test_lines_that_a_blocked_log_drops_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     rounds, goes_on = 2_000, threading.Event()
     lines = Lines(goes_on)
@@ -111,26 +86,6 @@ def test_lines_that_a_blocked_log_drops_are_counted(caplog: pytest.LogCaptureFix
     finally:
         goes_on.set()
         logger.removeHandler(lines)
-
-
-def test_a_node_that_announces_without_end_waits_and_no_other_does(started: Programs) -> None:
-    _, url, _ = started.hub_and_server("tide://127.0.0.1:0", "--set", f"links.link_said_bytes={SAID_BYTES}")
-    fickle, pattern, rounds = Raw.joined(url), b"svc.fickle.one.*", 7
-    says = fields(**description("fickle", "one", SAID_BYTES // 4))
-    said = [
-        frame(SUBSCRIBE, subscribed(pattern), says, id=number << 32) + frame(UNSUBSCRIBE, id=number << 32)
-        for number in range(1, rounds + 1)
-    ]
-    began = monotonic()
-    fickle.send(b"".join(said))
-    with tw.Node(url, name="other") as other:
-        workshop = other.client("workshop").sync
-        assert [workshop.echo(number) for number in range(100)] == list(range(100))
-    assert [until_answered(fickle) for _ in range(rounds)] == [OK] * rounds, "none is refused"
-    # Four of them at once, and the last one when it has rested for two of the others.
-    assert monotonic() - began > RESTORED_S / 4 * (rounds - 5)
-    assert fickle.is_alive()
-    fickle.close()
 
 
 HELD_MS = 30_000

@@ -5,7 +5,6 @@ one.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import socket
@@ -85,32 +84,6 @@ async def test_a_hub_that_is_killed_fails_its_calls_and_nodes_join_the_next_one(
         await asyncio.to_thread(server.end)
         await until_served(node, "workshop", 1)
         assert await workshop.label() == "late"
-
-
-async def test_services_that_went_while_the_hub_was_gone_are_forgotten(started: Programs) -> None:
-    hub, url = started.hub()
-    gone, stays = started.server(url, "gone"), started.server(url, "stays")
-    async with tw.Node(url, name="caller") as node:
-        workshop = node.client("workshop")
-        await until_served(node, "workshop", 2)
-        hub.kill()
-        gone.kill()
-        await asyncio.to_thread(started.hub, url)
-        await joined(node)
-        await until_served(node, "workshop")
-        assert await workshop.with_(instance="stays").label() == "stays"
-        assert stays.process.poll() is None
-
-
-def test_services_that_came_while_the_link_was_lost_are_learned(started: Programs) -> None:
-    hub, url = started.hub("tide://127.0.0.1:0", "--set", "links.link_heartbeat_ms=500")
-    # The stopped process is given up by its hub, misses what comes meanwhile, and joins again.
-    waiting = started.caller_of_late(url)
-    waiting.halt()
-    hub.expect_log("caller", "link_heartbeat_ms=500")
-    started.server(url, "late", "late")
-    waiting.signal(signal.SIGCONT)
-    assert json.loads(waiting.expect("answer")) == "late"
 
 
 async def test_a_hub_that_hangs_is_given_up_and_joined_again(started: Programs) -> None:

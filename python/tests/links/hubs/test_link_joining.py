@@ -498,9 +498,7 @@ LISTED = [
 ]
 
 
-def test_announcements_of_strangers_at_an_older_hub_are_skipped_and_counted(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_announcements_of_strangers_at_an_older_hub_are_skipped_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     def answer(hub: socket.socket) -> None:
         connection, _ = hub.accept()
         link = Raw.of(connection)

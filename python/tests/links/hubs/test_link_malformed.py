@@ -5,22 +5,19 @@ serves the others.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
-import struct
 from collections.abc import Iterator
 from time import perf_counter
 from typing import Any
 
 import pytest
 import tidewire as tw
-from link_broken import FIRST, HARMLESS, HELD, LATER, OPEN
-from link_frames import FAIL, ID, PING, PONG, SUBSCRIBE, WELCOME, Raw, frame, hello, subscribed
+from link_broken import FIRST, HARMLESS, LATER
+from link_frames import FAIL, ID, PING, SUBSCRIBE, Raw, frame, hello, subscribed
 from link_processes import Program, Programs, programs
 
 MIB = 1 << 20
-LIMITS = tw.LinkConfig()
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +48,6 @@ def short(started: Programs, heartbeat_ms: int) -> tuple[Program, str]:
     return started.hub("tide://127.0.0.1:0", "--set", f"links.link_heartbeat_ms={heartbeat_ms}")
 
 
-def test_a_frame_that_comes_byte_by_byte_is_taken(hub: tuple[Program, str]) -> None:
-    _, url = hub
-    raw = Raw(url)
-    raw.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for byte in hello() + frame(PING, id=5, flags=0):
-        raw.send(bytes([byte]))
-    found = [raw.receive(), raw.receive()]
-    assert [one and one[0] for one in found] == [WELCOME, PONG]
-    raw.close()
-
-
 def test_a_frame_that_never_ends_is_no_sign_of_life(started: Programs) -> None:
     program, url = short(started, 200)
     # The hub asks every 50 ms whether it is there.
@@ -86,19 +72,6 @@ def test_a_peer_that_has_closed_its_side_is_released_at_once(started: Programs) 
         raw.until_end()
         assert perf_counter() - since < 30, "it waited for a heartbeat"
         raw.close()
-
-
-def test_connections_that_break_off_anywhere_leave_nothing_behind(hub: tuple[Program, str], others: Any) -> None:
-    _, url = hub
-    whole = hello() + HELD + frame(SUBSCRIBE, subscribed(), id=2 * ID + 1) + OPEN
-    for at in range(0, len(whole), 3):
-        raw = Raw(url)
-        raw.send(whole[:at])
-        if at % 2:
-            # Closed with a reset.
-            raw.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        raw.close()
-    assert others.echo(1) == 1
 
 
 def test_the_memory_of_a_hub_does_not_grow_with_what_it_refuses(started: Programs) -> None:
@@ -129,28 +102,6 @@ def test_the_memory_of_a_hub_does_not_grow_with_what_it_refuses(started: Program
     with tw.Node(url, name="other") as node:
         assert node.client("workshop").sync.echo(1) == 1
     assert not program.logged(), "each is told once"
-
-
-def test_a_node_that_asks_and_never_reads_is_closed_before_its_answers_fill_the_memory(
-    hub: tuple[Program, str], others: Any
-) -> None:
-    program, url = hub
-    program.logged()
-    before = program.rss_bytes
-    raw = Raw.joined(url)
-    raw.socket.settimeout(0.5)
-    pings = frame(PING, id=9, flags=0) * 20_000
-    sent = 0
-    with contextlib.suppress(ConnectionError, TimeoutError):
-        while sent < 64 * LIMITS.link_queue_bytes:
-            raw.socket.sendall(pings)
-            sent += len(pings)
-            assert others.echo(1) == 1
-    program.expect_log("is closed", "link_queue_bytes")
-    # Frames that must be sent may fill half as much again as the queue, and queued payloads lie in
-    # memory once.
-    assert program.rss_bytes - before < 2 * LIMITS.link_queue_bytes
-    raw.close()
 
 
 def test_the_answer_of_a_call_with_a_broken_value_says_so(hub: tuple[Program, str], others: Any) -> None:

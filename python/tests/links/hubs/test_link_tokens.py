@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 import tidewire as tw
 from link_processes import Programs
-from link_programs import Workshop, until_served
+from link_programs import Workshop
 from service_support import logged
 
 ROOT = tw.Token("all of it all", user="root")
@@ -55,11 +54,7 @@ async def test_a_subscription_that_the_hub_refuses_is_not_in_force_at_the_node_e
             with pytest.raises(tw.Unauthorized):
                 await asyncio.to_thread(blocked.wait)
             assert not blocked.unsubscribe()
-            assert [ann.publish(subject, subject) for subject in ("allowed.x", "refused.x", "refused.y")] == [
-                1,
-                0,
-                0,
-            ]
+            assert [ann.publish(subject, subject) for subject in ("allowed.x", "refused.x", "refused.y")] == [1, 0, 0]
     assert seen == ["allowed.x"]
 
 
@@ -68,10 +63,7 @@ async def test_a_service_that_the_hub_refuses_is_not_served_at_the_node_either()
     tokens = [ROOT, tw.Token(SECRET, user="ann", subscribe=[], serve=["allowed"])]
     async with tw.Node(name="hub") as hub:
         url = hub.listen("tide://127.0.0.1:0", tokens=tokens).url
-        async with (
-            tw.Node(url, name="ann", token=SECRET) as ann,
-            tw.Node(url, name="root", token=ROOT.token) as root,
-        ):
+        async with tw.Node(url, name="ann", token=SECRET) as ann, tw.Node(url, name="root", token=ROOT.token) as root:
             await ann.serve({"echo": lambda value: value}, name="allowed", instance="one")
             refused = ann.serve({"echo": lambda value: value}, name="refused")
             with pytest.raises(tw.Unauthorized, match='may not serve "refused"'):
@@ -123,22 +115,6 @@ def test_as_many_nodes_join_with_a_token_as_it_says() -> None:
             pass
 
 
-def test_the_place_of_a_node_that_is_killed_is_free_again(started: Programs) -> None:
-    with tw.Node(name="hub") as hub:
-        url = place(hub, hub_links=1)
-        server = started.server(url, TIDEWIRE_TOKEN=SECRET)
-        server.halt()
-        with (
-            pytest.raises(tw.LimitExceeded, match="hub_links=1 of the token"),
-            tw.Node(url, name="other", token=SECRET),
-        ):
-            pass
-        server.kill()
-        hub.sync.until(lambda seen: seen["links"]["nodes"] == 1, 30)
-        with tw.Node(url, name="other", token=SECRET):
-            pass
-
-
 async def test_a_subscription_too_many_fails_where_it_was_asked_for_and_the_link_stays() -> None:
     async with joined(link_subscriptions=5) as (hub, ann, root):
         await hub.serve(Workshop("here"), name="workshop")
@@ -154,53 +130,6 @@ async def test_a_subscription_too_many_fails_where_it_was_asked_for_and_the_link
         hub.publish("news.0", "to both")
         assert [await asyncio.wait_for(heard.get(), 30) for _ in range(2)] == ["to both"] * 2
         assert await ann.client("workshop").label() == "here"
-
-
-async def test_a_call_too_many_names_the_limit_of_the_token() -> None:
-    async with joined(link_in_flight=16) as (hub, ann, root):
-        held = asyncio.Event()
-
-        async def hold() -> str:
-            await held.wait()
-            return "held"
-
-        await hub.serve({"hold": hold}, name="holder")
-        with pytest.raises(tw.LimitExceeded, match=r"link_in_flight=16 of the token: so many calls are open"):
-            await asyncio.gather(*(ann.client("holder").hold() for _ in range(17)))
-        many = [asyncio.ensure_future(root.client("holder").hold()) for _ in range(40)]
-        held.set()
-        assert await asyncio.gather(*many) == ["held"] * 40
-
-
-async def test_the_backlog_of_a_node_is_bounded_by_its_token(started: Programs) -> None:
-    async with tw.Node(name="hub") as hub:
-        url = place(hub, link_queue_bytes=1_048_576)
-        server = started.server(url, TIDEWIRE_TOKEN=SECRET)
-        await until_served(hub, "workshop")
-        server.halt()
-        workshop = hub.client("workshop")
-
-        async def echoed() -> int:
-            return len(await workshop.echo(bytes(50_000)))
-
-        calls = [asyncio.create_task(echoed()) for _ in range(400)]
-        ended, waiting = await asyncio.wait(calls, return_when=asyncio.FIRST_EXCEPTION)
-        with pytest.raises(tw.LimitExceeded, match=r"link_queue_bytes=1048576 of the token of the node that answers"):
-            await asyncio.gather(*ended)
-        # Accepted calls are answered once the node goes on.
-        server.signal(signal.SIGCONT)
-        answers = await asyncio.gather(*waiting, return_exceptions=True)
-        assert {answer for answer in answers if not isinstance(answer, tw.LimitExceeded)} == {50_000}
-
-
-async def test_the_node_of_the_hub_has_the_limits_of_the_hub() -> None:
-    async with tw.Node(name="hub") as hub:
-        first = tw.Token(SECRET, hub_links=1, link_subscriptions=2, link_in_flight=16)
-        url = hub.listen("tide://127.0.0.1:0", tokens=[first]).url
-        for number in range(20):
-            await hub.subscribe(f"news.{number}", print)
-        async with tw.Node(url, name="other", token=SECRET):
-            assert hub.statistics()["links"]["nodes"] == 2
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import tidewire as tw
 from link_broken import FIRST, HARMLESS, LATER
-from link_frames import ERROR, ID, OK, SUBSCRIBE, WELCOME, Raw, frame, hello, subscribed
+from link_frames import Raw, hello
 from link_processes import Program, Programs, programs
 
 SCHEMES = ["tide", "tide+unix", "tide+tls", "ws", "wss"]
@@ -116,32 +116,3 @@ def test_a_silent_peer_is_closed_in_time_over_every_transport(
             pass
         one.close()
     slow.close()
-
-
-def test_the_name_of_a_node_is_its_own_until_it_shows_the_secret_of_its_link(place: Place, other: Any) -> None:
-    first = Raw(place.url, place.ca)
-    first.send(hello(name="twin"))
-    kind, _, _, said = first.receive() or (None, 0, b"", b"")
-    assert kind == WELCOME
-    secret = (re.search(rb"resume.{2}([0-9a-f]{32})", said, re.DOTALL) or [b"", b""])[1].decode()
-    first.send(frame(SUBSCRIBE, subscribed(b"twin.>"), id=ID))
-    assert (first.receive() or (None,))[0] == OK
-    for wrong in ({}, {"resume": "0" * 32}, {"resume": secret[:-1]}, {"resume": ""}):
-        second = Raw(place.url, place.ca)
-        second.send(hello(name="twin", **wrong))
-        kind, _, _, text = second.receive() or (None, 0, b"", b"")
-        assert kind == ERROR
-        assert b"choose another name, or resume its link" in text
-        second.close()
-    assert first.is_alive()
-    heir = Raw.joined(place.url, place.ca, name="twin", resume=secret)
-    assert "has taken the place of this one" in (first.until_end() or "")
-    heir.send(frame(SUBSCRIBE, subscribed(b"twin.>"), id=ID))
-    assert (heir.receive() or (None,))[0] == OK
-    # The secret was that of the first link: it can be used once.
-    late = Raw(place.url, place.ca)
-    late.send(hello(name="twin", resume=secret))
-    assert "choose another name" in (late.until_end() or "")
-    assert heir.is_alive()
-    for raw in (first, heir, late):
-        raw.close()
