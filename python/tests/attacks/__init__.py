@@ -1,7 +1,8 @@
 """Attacks on a hub, each in a file of its own, while a good client measures.
 
 ``make attack``, a part of ``make test-all``, runs all of them. ``make test-attack``, which CI runs,
-gives each attack of ``SHORT`` less than half a second. A file in ``cases`` is one attack:
+gives each attack of ``SHORT`` less than half a second. A file in ``cases`` is one attack (floods
+share one):
 
 - its docstring says what the client does;
 - ``ITEM`` is the number of the class of attacks that it belongs to;

@@ -9,11 +9,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "support")]
 
 from attacks import LONGEST_MS, P99_MS, SHORT, cases, good, memory
+from attacks.cases.floods import FLOODS
 from attacks.field import Figures, Ground, Outcome
 from attacks.target import Target
 
@@ -75,13 +77,13 @@ def _list(chosen: list[ModuleType]) -> int:
     return 0
 
 
-def _cases() -> list[ModuleType]:
+def _cases() -> list[Any]:
     found = [importlib.import_module(name) for name in _modules().values()]
-    return sorted(found, key=lambda case: case.ITEM)
+    return sorted([*found, *FLOODS.values()], key=lambda case: case.ITEM)
 
 
-def _case(name: str) -> ModuleType:
-    return importlib.import_module(_modules()[name])
+def _case(name: str) -> Any:
+    return FLOODS.get(name) or importlib.import_module(_modules()[name])
 
 
 def _modules() -> dict[str, str]:

@@ -6,7 +6,6 @@ import csv
 import datetime
 import html
 import io
-import itertools
 import math
 import random
 import re
@@ -219,10 +218,6 @@ def test_a_page_of_many_rows_reads_parts_spread_over_the_runs(
     assert "of 40 of 400 rows" in (tmp_path / "report.html").read_text()
 
 
-def test_rates_are_what_ended_between_two_points() -> None:
-    assert page.rates([(0.0, 0), (1.0, 10), (1.0, 12), (3.0, 30)]) == [(1.0, 10.0), (3.0, 10.0)]
-
-
 @pytest.mark.parametrize("runs", [1, 2, 30])
 def test_any_values_have_a_picture_that_stays_in_its_frame(tmp_path: Path, runs: int) -> None:
     campaign = tw.campaign(functions.pictured, runs=runs, store=f"sqlite:///{tmp_path}/farm.db")
@@ -236,23 +231,6 @@ def test_any_values_have_a_picture_that_stays_in_its_frame(tmp_path: Path, runs:
         assert not re.search(r"\b(nan|inf)\b", picture)
         places = [float(x) for x in re.findall(r' (?:x|x1|x2)="([-\d.]+)"', picture)]
         assert places and all(-1 <= x <= 521 for x in places), places
-
-
-def test_ticks_are_round_and_cover_the_range(tmp_path: Path) -> None:
-    campaign = tw.campaign(functions.pictured, runs=30, store=f"sqlite:///{tmp_path}/farm.db")
-    campaign.run(workers=1, progress=False).page(tmp_path / "report.html")
-    text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    shares = {}
-    for picture in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
-        name = re.search(r"distribution of (\w+)", picture)
-        if name is not None:
-            up = [float(tick) for tick in re.findall(r">([\d.]+)%</text>", picture)]
-            assert 2 <= len(up) <= 7 and up[0] == 0, up
-            steps = {round(after - before, 6) for before, after in itertools.pairwise(up)}
-            assert len(steps) == 1, up
-            shares[name[1]] = up[-1]
-    assert shares["same"] >= 100, "all values are in one column"
-    assert 100 / 30 <= shares["whole"] < 10, "and here in as many as there are values"
 
 
 def test_an_export_that_fails_leaves_the_old_file_and_nothing_else(swept: tw.Campaign, tmp_path: Path) -> None:

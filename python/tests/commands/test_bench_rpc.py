@@ -12,11 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tidewire_bench import rpc_run
-from tidewire_bench.environments import environment_of
 from tidewire_bench.programs import RunFailed
-from tidewire_bench.rpc_cases import PEERS
-from tidewire_bench.rpc_programs import first_missing
 from tidewire_bench.rpc_run import Roles, figures_of
 
 PACKAGE = Path(__file__).resolve().parents[2]
@@ -81,15 +77,6 @@ def test_every_role_is_ended_when_its_run_is_over(tmp_path: Path) -> None:
         assert gone(pid), pid
 
 
-def test_a_server_that_will_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rpc_run, "END_TIMEOUT_S", 0.2)
-    stubborn = f"import signal, os\nopen({str(tmp_path / 'pids')!r}, 'a').write(f'{{os.getpid()}} ')\n"
-    stubborn += 'print(\'{"url": "x", "pid": 1}\', flush=True)\nwhile True: signal.pause()'
-    service, caller = script(tmp_path / "service.py", stubborn), script(tmp_path / "caller.py", f"print('{DONE}')")
-    figures_of(Roles(service, caller), (), 20)
-    assert gone(int((tmp_path / "pids").read_text()))
-
-
 def test_a_service_that_changes_a_payload_is_found_out(tmp_path: Path) -> None:
     service = script(tmp_path / "service.py", SPOILING, "service")
     with pytest.raises(RunFailed, match="caller: AssertionError: small-seq: a reply differs from its request"):
@@ -108,15 +95,6 @@ def test_a_caller_that_hangs_fails_its_run(tmp_path: Path) -> None:
     hanging = script(tmp_path / "caller.py", "import signal\nwhile True: signal.pause()")
     with pytest.raises(RunFailed, match="the caller was not done after 1 s"):
         figures_of(Roles((*SOCKETS, "service"), hanging), (), 1)
-
-
-def test_a_missing_system_is_named_with_the_reason(tmp_path: Path) -> None:
-    requirements = tmp_path / "requirements.txt"
-    requirements.write_text("# a comment\nnats-py==2.16.0\n")
-    environment = environment_of(tmp_path / "env", requirements, print, build=False)
-    nats = next(peer for peer in PEERS if peer.name == "nats-py")
-    why = first_missing(nats, environment)
-    assert why == f"nats-py: {tmp_path / 'env'} has not been made (--no-build)"
 
 
 @pytest.mark.parametrize(

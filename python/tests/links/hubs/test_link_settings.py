@@ -69,10 +69,6 @@ def test_wrong_settings_are_refused_by_their_receiver() -> None:
         tw.LinkConfig(link_backoff_ms=2_000, link_backoff_max_ms=1_500)
     with pytest.raises(tw.ConfigError, match="link_backoff_ms: 30000 is above link_backoff_max_ms"):
         tw.Node(config=links(link_backoff_ms=30_000))
-    with pytest.raises(
-        tw.InvalidArgument, match=r'url: "tide://127.0.0.1:99999" is not allowed: the port is a number from 0'
-    ):
-        tw.Node("tide://127.0.0.1:99999")
     with pytest.raises(tw.InvalidArgument, match=r"name: 'nnn.* has 300 bytes: give at most name_bytes=255"):
         tw.Node(name="n" * 300)
     with pytest.raises(
