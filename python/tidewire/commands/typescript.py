@@ -20,40 +20,22 @@ HEADER = """\
 """
 _UNKNOWN = "unknown"
 _PRIMITIVES = {"number": "number", "boolean": "boolean", "null": "null"}
-_FORMATS = {
+_VALUES = {
     "date-time": "Date | LocalDateTime",
+    "datetime": "Date | LocalDateTime",
+    "zoned-datetime": "Date",
+    "local-datetime": "LocalDateTime",
     "date": "LocalDate",
     "time": "LocalTime",
     "duration": "Duration",
     "uuid": "UUID",
     "decimal": "Decimal",
-}
-"""Types of texts of a format in the client."""
-_VALUES = {
-    "datetime": "Date | LocalDateTime",
-    "zoned-datetime": "Date",
-    "local-datetime": "LocalDateTime",
-    "time": "LocalTime",
+    "binary": "Uint8Array",
     "complex": "Complex",
     "array": "NdArray",
 }
-"""Types of values that JSON does not have, by their "x-value"."""
-_CLASSES = frozenset(
-    [
-        "Complex",
-        "Decimal",
-        "Duration",
-        "FrozenSet",
-        "LocalDate",
-        "LocalDateTime",
-        "LocalTime",
-        "Named",
-        "NdArray",
-        "Tuple",
-        "UUID",
-    ]
-)
-"""Classes of the client's package."""
+"""Types in the client of values that JSON does not have, by their "x-value" or format."""
+_CLASSES = {*re.findall(r"\w+", " ".join(_VALUES.values())), "FrozenSet", "Named", "Tuple"} - {"Date", "Uint8Array"}
 _SAFE = 2**53 - 1
 _NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 # Words that no parameter may be called.
@@ -67,12 +49,7 @@ _RESERVED = frozenset(_WORDS.split())
 
 def typescript(services: Iterable[ServiceInfo], bigint: bool = True) -> str:
     """Return the text of a module with an interface for each service. The same services give the
-    same text.
-
-    Args:
-        services: The services.
-        bigint: True if integers that may exceed 2^53 are ``number | bigint``; else they are
-            ``number``.
+    same text. Without ``bigint`` integers that may exceed 2^53 are ``number`` alone.
     """
     return _Module(bigint).text(sorted(services, key=lambda info: info.name))
 
@@ -91,15 +68,11 @@ class _Module:
         names = {info.name: self._free(_pascal(info.name)) for info in services}
         interfaces = [self._service(info, names[info.name]) for info in services]
         members = "".join(f"\t{_key(info.name)}: {names[info.name]};\n" for info in services)
-        parts = [HEADER]
-        if self._imports:
-            parts.append(f'import type {{ {", ".join(sorted(self._imports))} }} from "tidewire";\n')
-        parts += [self._types[name] for name in sorted(self._types)]
-        parts += interfaces
-        parts.append(
-            f'/** The services by their names: `node.client<Services["name"]>("name")`. */\nexport interface Services {{\n{members}}}\n'
-        )
-        return "\n".join(parts)
+        imports = f'import type {{ {", ".join(sorted(self._imports))} }} from "tidewire";\n'
+        types = [text for _, text in sorted(self._types.items())]
+        last = '/** The services by their names: `node.client<Services["name"]>("name")`. */\n'
+        last += f"export interface Services {{\n{members}}}\n"
+        return "\n".join([HEADER, *([imports] if self._imports else []), *types, *interfaces, last])
 
     def _service(self, info: ServiceInfo, name: str) -> str:
         methods = "".join(self._method(method) for method in info.methods)
@@ -121,11 +94,10 @@ class _Module:
         members = []
         for name, schema in method.parameters.get("properties", {}).items():
             kind = _kind(schema)
-            if kind in ("positional", "rest") or only not in ("", kind):
-                continue
-            # Others may be given by position.
+            # Those that are no keywords may be given by position.
             mark = "" if kind == "keyword" and name in required else "?"
-            members.append(f"{_key(name)}{mark}: {self._argument(schema, defined)};")
+            if kind != "rest" and only in ("", kind):
+                members.append(f"{_key(name)}{mark}: {self._argument(schema, defined)};")
         # An index must allow the types of all members.
         if members and method.parameters.get("additionalProperties", False) is not False:
             members.append(f"[name: string]: {_UNKNOWN};")
@@ -147,8 +119,7 @@ class _Module:
             return "...args: unknown[]"
         parameters: list[tuple[str, str]] = []
         rest: list[str] = []
-        least = 0
-        must_name = False
+        least, must_name = 0, False
         for name, schema in properties.items():
             kind = _kind(schema)
             if kind == "keyword":
@@ -165,17 +136,14 @@ class _Module:
         named = f"named: {self._imported('Named')}<{{ {' '.join(self._named_arguments(method, 'keyword'))} }}>"
         texts = [f"{name}: {kind}" for name, kind in parameters]
         # No parameter may follow one that may be left out, and `...` is last: lists of both can.
-        forms = [
-            [*texts[:count], *(rest if count == len(texts) else ()), named] for count in range(least, len(texts) + 1)
-        ]
+        forms = [[*texts[:count], named] for count in range(least, len(texts))] + [[*texts, *rest, named]]
         if len(forms) == 1 and not rest:
             return ", ".join(forms[0])
         return f"...args: {' | '.join('[' + ', '.join(form) + ']' for form in forms)}"
 
     def _argument(self, schema: Any, defined: Schema) -> str:
         if isinstance(schema, Mapping) and schema.get("x-stream"):
-            item = self._of(schema.get("items"), defined)
-            return f"AsyncIterable<{item}> | Iterable<{item}>"
+            return "AsyncIterable<{0}> | Iterable<{0}>".format(self._of(schema.get("items"), defined))
         made = self._of(schema, defined)
         return _union([made, "null"]) if isinstance(schema, Mapping) and schema.get("default", ...) is None else made
 
@@ -185,10 +153,8 @@ class _Module:
             return "never" if schema is False else _UNKNOWN
         if "$ref" in schema:
             return self._named(str(schema["$ref"]), defined, depth)
-        if "const" in schema:
-            return _literal(schema["const"])
-        if "enum" in schema:
-            return _union(_literal(value) for value in schema["enum"])
+        if "const" in schema or "enum" in schema:
+            return _union(_literal(value) for value in schema.get("enum", [schema.get("const")]))
         for key in ("anyOf", "oneOf"):
             if key in schema:
                 return _union(self._of(part, defined, depth + 1, hashable) for part in schema[key])
@@ -204,20 +170,13 @@ class _Module:
         if kind == "object" or "properties" in schema:
             return self._object(schema, defined, depth)
         if kind == "string":
-            return self._string(schema)
+            form = "binary" if schema.get("contentEncoding") == "base64" else str(schema.get("format"))
+            return self._imported(_VALUES.get(form, "string"))
         if kind == "integer":
-            bounds = (
-                schema.get("minimum", schema.get("exclusiveMinimum")),
-                schema.get("maximum", schema.get("exclusiveMaximum")),
-            )
+            bounds = (schema.get(name, schema.get(f"exclusive{name.title()}")) for name in ("minimum", "maximum"))
             is_safe = all(bound is not None and abs(bound) <= _SAFE for bound in bounds)
             return "number | bigint" if self._bigint and not is_safe else "number"
         return _PRIMITIVES.get(str(kind), _UNKNOWN)
-
-    def _string(self, schema: Schema) -> str:
-        if schema.get("contentEncoding") == "base64" or schema.get("format") == "binary":
-            return "Uint8Array"
-        return self._imported(_FORMATS.get(str(schema.get("format")), "string"))
 
     def _imported(self, made: str) -> str:
         self._imports.update(_CLASSES.intersection(re.findall(r"\w+", made)))
@@ -229,13 +188,12 @@ class _Module:
             return f"AsyncIterable<{self._of(items, defined, depth + 1)}>"
         if schema.get("uniqueItems"):
             return self._imported(f"{'FrozenSet' if hashable else 'Set'}<{self._of(items, defined, depth + 1, True)}>")
-        first = [self._of(part, defined, depth + 1, hashable) for part in schema.get("prefixItems", ())]
         if schema.get("x-fields"):
-            least = schema.get("minItems", 0)
-            names = [f"{_key(name)}{'' if at < least else '?'}" for at, name in enumerate(schema["x-fields"])]
-            return (
-                f"{{ {' '.join(f'{name}: {one};' for name, one in zip(names, first[-len(names) :], strict=False))} }}"
-            )
+            names, parts = schema["x-fields"], schema["prefixItems"]
+            required = names[: schema.get("minItems", 0) - (len(parts) - len(names))]
+            fields = dict(zip(names, parts[-len(names) :], strict=False))
+            return self._object({"properties": fields, "required": required}, defined, depth)
+        first = [self._of(part, defined, depth + 1, hashable) for part in schema.get("prefixItems", ())]
         item = _UNKNOWN if items is False and not first else self._of(items, defined, depth + 1, hashable)
         if hashable:
             parts = [*first, *([] if first and items in (False, None) else [item])]
@@ -248,8 +206,7 @@ class _Module:
         return f"{item}[]" if re.fullmatch(r"[\w$]+", item) else f"({item})[]"
 
     def _object(self, schema: Schema, defined: Schema, depth: int) -> str:
-        properties = schema.get("properties", {})
-        if properties:
+        if schema.get("properties"):
             return "{ " + " ".join(self._members(schema, defined, depth)) + " }"
         others = schema.get("additionalProperties")
         item = _UNKNOWN if others in (None, True) else self._of(others, defined, depth + 1)
@@ -258,8 +215,7 @@ class _Module:
         if kinds == {"string"}:
             return f"Record<string, {item}>"
         # A map without keys, or with keys of text alone, is a plain object.
-        has_text = kinds & {"string", _UNKNOWN}
-        return f"Map<{keys}, {item}> | Record<string, {item if has_text else 'never'}>"
+        return f"Map<{keys}, {item}> | Record<string, {item if kinds & {'string', _UNKNOWN} else 'never'}>"
 
     def _members(self, schema: Schema, defined: Schema, depth: int) -> list[str]:
         required = set(schema.get("required", ()))
@@ -274,9 +230,8 @@ class _Module:
         if not isinstance(schema, Mapping):
             return _UNKNOWN
         meant = json.dumps([key, schema, self._reached(schema, defined)], sort_keys=True)
-        known = self._names.get(meant)
-        if known is not None:
-            return known
+        if meant in self._names:
+            return self._names[meant]
         name = self._names[meant] = self._free(_pascal(key))
         # It may refer to itself, so its name is known before its parts.
         comment = _comment(str(schema.get("description", "")), "")
@@ -307,9 +262,9 @@ class _Module:
 
 
 def _kind(schema: Any) -> str:
-    """Return how a parameter is given: "keyword", "positional" or "rest"; empty for both ways."""
+    """Return "keyword" or "rest" for parameters that are given so alone."""
     known = schema if isinstance(schema, Mapping) else {}
-    return next((kind for kind in ("keyword", "positional", "rest") if known.get(f"x-{kind}")), "")
+    return "keyword" if known.get("x-keyword") else "rest" if known.get("x-rest") else ""
 
 
 def _pascal(name: str) -> str:
@@ -339,8 +294,6 @@ def _union(parts: Iterable[str]) -> str:
 
 def _comment(text: str, indent: str) -> str:
     lines = text.replace("*/", "* /").splitlines()
-    if not lines:
-        return ""
-    if len(lines) == 1:
-        return f"{indent}/** {lines[0]} */\n"
+    if len(lines) < 2:
+        return f"{indent}/** {lines[0]} */\n" if lines else ""
     return f"{indent}/**\n" + "".join(f"{indent} * {line}".rstrip() + "\n" for line in lines) + f"{indent} */\n"

@@ -124,18 +124,14 @@ def closed_records(hint: Any, found: set[Any]) -> set[Any]:
 
 
 def _has_named_tuple(hint: Any, within: tuple[type, ...] = ()) -> bool:
-    """Return whether a type has records that msgspec makes of arrays alone: other languages send
-    their fields by name.
-    """
+    """Return whether a type has records that msgspec makes of arrays alone, not of maps."""
     hint = _meant(hint)
-    if not isinstance(hint, type) or typing.get_args(hint):
-        return any(_has_named_tuple(part, within) for part in (typing.get_origin(hint) or Any, *typing.get_args(hint)))
-    if hint in within:
-        return False
-    if is_struct(hint) and hint.__struct_config__.array_like:  # type: ignore[attr-defined]
-        return True
-    is_tuple = issubclass(hint, tuple) and hasattr(hint, "_fields")
-    return is_tuple or any(_has_named_tuple(part, (*within, hint)) for part in _field_hints(hint).values())
+    parts: Collection[Any] = typing.get_args(hint)
+    if isinstance(hint, type) and not parts:
+        if hint in within or hasattr(hint, "_fields") or (is_struct(hint) and hint.__struct_config__.array_like):  # type: ignore[attr-defined]
+            return hint not in within
+        parts, within = _field_hints(hint).values(), (*within, hint)
+    return any(_has_named_tuple(part, within) for part in parts)
 
 
 def _as(hint: Any, exact: type | None, value: Any) -> Any:

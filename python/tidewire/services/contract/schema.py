@@ -39,11 +39,8 @@ class Writer:
         described = docstrings.arguments(function)
         defined: Schema = {}
         properties = {p.name: self._parameter(p, described, defined) for p in signature.parameters}
-        for parameter in signature.parameters:
-            if parameter not in signature.positional:
-                properties[parameter.name]["x-keyword"] = True
-            elif parameter.name not in signature.named:
-                properties[parameter.name]["x-positional"] = True
+        for parameter in signature.parameters[len(signature.positional) :]:
+            properties[parameter.name]["x-keyword"] = True
         if signature.rest is not None:
             item = self._of(signature.rest.hint, signature.rest.name, defined)
             properties[signature.rest.name] = {"type": "array", "items": item, "x-rest": True}
