@@ -2,7 +2,8 @@
 import { connect, context, LocalDate } from "./tidewire.js";
 import { FlightMap } from "./map.js";
 
-const ALERTS_SHOWN = 7;
+/** As many as the tallest list has room for. */
+const ALERTS_SHOWN = 30;
 const byId = (id) => document.getElementById(id);
 const map = new FlightMap(byId("map"));
 const whole = new Intl.NumberFormat("en");
@@ -13,7 +14,7 @@ let carriers = {};
 function state(name, text) {
 	document.body.dataset.state = name;
 	byId("status").textContent = text;
-	byId("go").disabled = name === "joining" || name === "ending";
+	byId("go").disabled = name === "joining" || name === "lost" || name === "ending";
 	byId("go").textContent = name === "flying" || name === "ending" ? "Stop" : "Fly";
 }
 
@@ -49,8 +50,9 @@ function progress({ minute, rate, departed, flights, late, carriers: means }) {
 }
 
 function showCarriers(means) {
-	const rows = Object.entries(means)
-		.map(([code, [count, minutes]]) => ({ code, mean: minutes / count }))
+	// All carriers have a row from the start, so that nothing below or above moves.
+	const rows = Object.keys(carriers)
+		.map((code) => ({ code, mean: means[code] ? means[code][1] / means[code][0] : -Infinity }))
 		.sort((one, other) => other.mean - one.mean);
 	const most = Math.max(30, ...rows.map(({ mean }) => mean));
 	byId("carriers").replaceChildren(
@@ -58,7 +60,7 @@ function showCarriers(means) {
 			const bar = made("div", "");
 			bar.style.setProperty("--share", Math.max(0, mean / most));
 			bar.style.setProperty("--tone", `var(--${mean >= 60 ? "late" : mean >= 15 ? "warn" : "calm"})`);
-			return made("li", "", made("span", carriers[code] ?? code), bar, made("b", mean.toFixed(1)));
+			return made("li", "", made("span", carriers[code]), bar, made("b", mean === -Infinity ? "–" : mean.toFixed(1)));
 		}),
 	);
 }
@@ -67,7 +69,7 @@ function showCarriers(means) {
 async function listen(alerts) {
 	let count = 0;
 	for await (const { origin, carrier, minutes } of alerts) {
-		show("n-alerts", ++count);
+		byId("alerts").dataset.count = ++count;
 		const row = made("li", "", made("b", `${minutes} min`), made("span", carriers[carrier] ?? carrier), made("i", origin));
 		byId("alerts").prepend(row);
 		byId("alerts").children[ALERTS_SHOWN]?.remove();
@@ -102,7 +104,8 @@ async function fly(live, person) {
 	map.clear();
 	byId("alerts").replaceChildren();
 	byId("verdict").textContent = "";
-	show("n-alerts", 0);
+	byId("alerts").dataset.count = 0;
+	showCarriers({});
 	state("flying", "Under way");
 	try {
 		const object = await live.begin(day, Number(byId("days").value), rate());
@@ -112,7 +115,10 @@ async function fly(live, person) {
 		object.dispose();
 		state("done", "Landed");
 	} catch (error) {
-		state("ready", error.message);
+		// With the link the run is gone, and the status says that already.
+		if (document.body.dataset.state !== "lost") {
+			state("ready", error.message);
+		}
 	} finally {
 		run.object = undefined;
 	}
@@ -154,10 +160,12 @@ async function main() {
 	const live = node.client("live");
 	const person = await node.serve("person", { ask }, { description: "The person at the page." });
 	const chart = await live.chart();
-	carriers = chart.carriers;
+	const short = (name) => name.replace(/ (Inc|Co|Corporation)\.?$/, "");
+	carriers = Object.fromEntries(Object.entries(chart.carriers).map(([code, name]) => [code, short(name)]));
+	showCarriers({});
 	map.show(chart.airports);
-	node.on("lost", () => state("joining", "The hub is away"));
-	node.on("joined", () => state("ready", "Ready"));
+	node.on("lost", () => state("lost", "The link is lost. Looking for the hub: is its program running?"));
+	node.on("joined", () => state("ready", "The hub is back"));
 	byId("controls").addEventListener("submit", (event) => {
 		event.preventDefault();
 		if (run.object === undefined) {

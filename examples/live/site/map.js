@@ -144,10 +144,9 @@ export class FlightMap {
 	#lay(width, height) {
 		const [xs, ys] = [0, 1].map((axis) => this.#airports.map(({ at }) => at[axis]));
 		const [left, right, top, bottom] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
-		const margin = 40;
-		const factor = Math.min((width - 2 * margin) / (right - left), (height - 2 * margin) / (bottom - top));
-		// The clock has the upper corner on the left.
-		const [x0, y0] = [width - margin - factor * (right - left), height - margin - factor * (bottom - top)];
+		const margin = Math.min(40, width / 20);
+		const factor = Math.min((width - 2 * margin) / (right - left), (height - margin) / (bottom - top));
+		const [x0, y0] = [(width - factor * (right - left)) / 2, (height - factor * (bottom - top)) / 2];
 		for (const { code, at } of this.#airports) {
 			this.#places.set(code, [x0 + (at[0] - left) * factor, y0 + (at[1] - top) * factor]);
 		}
