@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -78,23 +78,6 @@ async def _balanced() -> AsyncIterator[tw.Node]:
     assert node.ledger is not None and node.ledger.balanced
 
 
-@pytest.fixture
-def run() -> Callable[[Callable[[tw.Node], Coroutine[Any, Any, Any]]], Any]:
-    """Runs a story in asyncio, in a node of its own."""
-
-    def run(story: Callable[[tw.Node], Coroutine[Any, Any, Any]]) -> Any:
-        async def main() -> Any:
-            async with tw.Node() as node:
-                result = await story(node)
-            assert node.ledger is not None
-            assert node.ledger.balanced
-            return result
-
-        return asyncio.run(main())
-
-    return run
-
-
 @pytest.fixture(autouse=True)
 def quiet() -> None:
     """Failures that a test provokes are looked at by the test, not on the screen."""
@@ -127,7 +110,6 @@ def caller(workshop_url: str) -> InLoop:
 
 @pytest.fixture
 def workshop(workshop_url: str) -> InLoop:
-    """A client of a workshop."""
     return InLoop(_client(workshop_url))
 
 

@@ -115,15 +115,11 @@ class Waiting:
 
 
 class Failing(tw.Agent):
-    """Its handler fails."""
-
     def receive(self, payload: int) -> float:
         return 1 / payload
 
 
 class Sending(tw.Agent):
-    """Talks to others from its handler."""
-
     def receive(self, what: str) -> Any:
         if what == "send":
             return self.tell("x", to="log")

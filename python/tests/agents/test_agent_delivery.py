@@ -20,7 +20,6 @@ class Flaky:
         self.done = threading.Semaphore(0)
 
     def receive(self, payload: object, message: tw.Message) -> object:
-        """Fail or handle."""
         self.attempts.append((payload, message.delivery))
         if message.delivery <= self._failures:
             raise ValueError(f"{payload}, attempt {message.delivery}")
@@ -29,10 +28,7 @@ class Flaky:
 
 
 class FlakyLater(Flaky):
-    """The same as coroutines."""
-
     async def receive(self, payload: object, message: tw.Message) -> object:  # type: ignore[override]
-        """Fail or handle."""
         await asyncio.sleep(0)
         return super().receive(payload, message)
 
@@ -64,6 +60,7 @@ def test_after_the_last_attempt_it_is_a_dead_letter_with_its_error(node: tw.Node
     node.agents.find("a").sync.stop()
     (letter,) = node.dead_letters.list()
     assert (letter.reason, letter.error, letter.message.delivery) == ("failed", "ValueError: x, attempt 3", 3)
+    assert "raise ValueError" in (letter.traceback or "")
     assert [delivery for _, delivery in flaky.attempts] == [1, 2, 3]
 
 
@@ -314,11 +311,9 @@ class Asked(tw.Agent):
 
     @tw.handle(topic="news.*")
     def on_news(self, payload: object) -> None:
-        """Fail."""
         self.receive(payload)
 
     def receive(self, payload: object) -> None:
-        """Fail."""
         self.attempts.append(payload)
         raise ValueError(payload)
 

@@ -18,10 +18,7 @@ from agent_support import PATIENCE, nothing
 
 
 class Echo(tw.Agent):
-    """Answers with its id."""
-
     def receive(self, payload: object) -> str:
-        """Answer."""
         return self.id
 
 

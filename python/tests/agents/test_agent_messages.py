@@ -52,8 +52,6 @@ KEPT = ("id", "kind", "sender", "recipients", "topic", "priority", "headers", "d
 
 @dataclasses.dataclass
 class Line:
-    """A typed payload within another."""
-
     item: str
     count: int
     raw: bytes = b""
@@ -61,22 +59,16 @@ class Line:
 
 @dataclasses.dataclass
 class Order:
-    """A typed payload."""
-
     lines: list[Line]
     at: datetime
 
 
 class Quote(msgspec.Struct):
-    """The same as a struct."""
-
     symbol: str
     prices: tuple[float, ...]
 
 
 class Person(pydantic.BaseModel):
-    """The same as a model."""
-
     name: str
     age: int
 

@@ -21,8 +21,6 @@ class Empty:
 
 
 class TwoOfInt(tw.Agent):
-    """Has two handlers for one type."""
-
     @tw.handle
     def one(self, payload: int) -> None:
         """Handle."""
@@ -33,8 +31,6 @@ class TwoOfInt(tw.Agent):
 
 
 class Nameless(tw.Agent):
-    """Has a handler that says nothing."""
-
     @tw.handle
     def on(self, payload):  # type: ignore[no-untyped-def]
         """Handle."""

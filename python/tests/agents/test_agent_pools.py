@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import pytest
 import tidewire as tw
 from agent_support import nothing
 
-Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 60.0
 KINDS = ["thread", "process"]
 both = pytest.mark.parametrize("kind", KINDS)
@@ -34,17 +32,13 @@ def local_class() -> type:
 
 @pytest.mark.promise("P12.31")
 @both
-def test_each_worker_has_an_instance_with_a_life_of_its_own(run: Run, kind: str, tmp_path: Path) -> None:
+async def test_each_worker_has_an_instance_with_a_life_of_its_own(node: tw.Node, kind: str, tmp_path: Path) -> None:
     life = tmp_path / "life"
 
-    async def story(node: tw.Node) -> list[tuple[str, int]]:
-        pool = node.pool(functools.partial(agents.Counter, str(life)), workers=2, kind=kind)
-        desk = node.agent(nothing, id="desk")
-        answers = await asyncio.gather(*(desk.request(n, type="counter", timeout=PATIENCE) for n in range(40)))
-        await pool.stop()
-        return answers
-
-    answers = run(story)
+    pool = node.pool(functools.partial(agents.Counter, str(life)), workers=2, kind=kind)
+    desk = node.agent(nothing, id="desk")
+    answers = await asyncio.gather(*(desk.request(n, type="counter", timeout=PATIENCE) for n in range(40)))
+    await pool.stop()
     handled = {worker: [count for one, count in answers if one == worker] for worker, _ in answers}
     # One instance to a worker counts on without a gap, from where its start hook left it.
     assert all(sorted(counts) == list(range(101, 101 + len(counts))) for counts in handled.values())
@@ -75,19 +69,6 @@ async def test_handlers_are_chosen_in_the_worker_by_type_topic_and_kind(
     assert note.read_text() == "market.X 2.5"
     assert status.read_text() == "desk status 1 high"
     await pool.stop()
-
-
-@both
-@pytest.mark.parametrize("value", [0, "", None, [], False, (1, 2)])
-def test_the_result_of_a_handler_comes_back_unchanged(run: Run, kind: str, value: object) -> None:
-    async def story(node: tw.Node) -> object:
-        node.pool("pool_agents:same", workers=1, kind=kind, id="echo")
-        desk = node.agent(nothing, id="desk")
-        return await desk.request(value, to="echo", timeout=PATIENCE)
-
-    answer = run(story)
-    assert answer == value
-    assert type(answer) is type(value)
 
 
 @pytest.mark.promise("P12.51")
@@ -122,38 +103,34 @@ async def test_others_find_the_pool_as_one_agent_and_its_workers_share_the_work(
 
 
 @pytest.mark.promise("P12.40")
-def test_a_request_whose_worker_is_killed_is_handled_by_another(run: Run, tmp_path: Path) -> None:
-    async def story(node: tw.Node) -> tw.Ledger:
-        pool = node.pool(functools.partial(agents.Fragile, str(tmp_path)), workers=2, kind="process", id="fragile")
-        desk = node.agent(nothing, id="desk")
-        requests = [desk.request(n if n % 20 else -n - 1, to="fragile", timeout=PATIENCE) for n in range(100)]
-        assert await asyncio.gather(*requests) == [n if n % 20 else -n - 1 for n in range(100)]
-        assert (pool.statistics()["restarts"], pool.statistics()["redelivered"] >= 5) == (5, True)
-        return await pool.stop()
-
-    ledger = run(story)
+async def test_a_request_whose_worker_is_killed_is_handled_by_another(node: tw.Node, tmp_path: Path) -> None:
+    pool = node.pool(functools.partial(agents.Fragile, str(tmp_path)), workers=2, kind="process", id="fragile")
+    desk = node.agent(nothing, id="desk")
+    requests = [desk.request(n if n % 20 else -n - 1, to="fragile", timeout=PATIENCE) for n in range(100)]
+    assert await asyncio.gather(*requests) == [n if n % 20 else -n - 1 for n in range(100)]
+    assert (pool.statistics()["restarts"], pool.statistics()["redelivered"] >= 5) == (5, True)
+    ledger = await pool.stop()
     assert (ledger.accepted, ledger.handled, ledger.dead_lettered) == (100, 100, 0)
     # One that killed its worker was begun once more, and no other was lost.
     assert all((tmp_path / str(-n - 1)).read_text() == "xx" for n in range(0, 100, 20))
 
 
 @pytest.mark.promise("P12.41", "P12.42")
-def test_a_message_that_kills_its_workers_is_quarantined_and_not_tried_again(run: Run, tmp_path: Path) -> None:
-    async def story(node: tw.Node) -> None:
-        make = functools.partial(agents.Fragile, str(tmp_path), 1_000)
-        node.pool(make, workers=1, kind="process", id="fragile", max_deliveries=3, retry=tw.Retry(5, backoff_ms=1))
-        desk = node.agent(nothing, id="desk")
-        with pytest.raises(tw.TaskQuarantined, match=r"at <Task \d+ payload=-1 deliveries=3>"):
-            await desk.request(-1, to="fragile", timeout=PATIENCE)
-        receipt = await desk.send(-2, to="fragile", receipt=True)
-        assert await receipt.wait(PATIENCE) == "failed"
-        assert isinstance(receipt.error, tw.TaskQuarantined)
-        assert await desk.request(3, to="fragile", timeout=PATIENCE) == 3
-        letters = node.dead_letters.list(name="fragile")
-        assert [letter.message.payload for letter in letters if letter.reason == "failed"][-1] == -2
-        assert node.dead_letters.list(name="pool:fragile") == []
-
-    run(story)
+async def test_a_message_that_kills_its_workers_is_quarantined_and_not_tried_again(
+    node: tw.Node, tmp_path: Path
+) -> None:
+    make = functools.partial(agents.Fragile, str(tmp_path), 1_000)
+    node.pool(make, workers=1, kind="process", id="fragile", max_deliveries=3, retry=tw.Retry(5, backoff_ms=1))
+    desk = node.agent(nothing, id="desk")
+    with pytest.raises(tw.TaskQuarantined, match=r"at <Task \d+ payload=-1 deliveries=3>"):
+        await desk.request(-1, to="fragile", timeout=PATIENCE)
+    receipt = await desk.send(-2, to="fragile", receipt=True)
+    assert await receipt.wait(PATIENCE) == "failed"
+    assert isinstance(receipt.error, tw.TaskQuarantined)
+    assert await desk.request(3, to="fragile", timeout=PATIENCE) == 3
+    letters = node.dead_letters.list(name="fragile")
+    assert [letter.message.payload for letter in letters if letter.reason == "failed"][-1] == -2
+    assert node.dead_letters.list(name="pool:fragile") == []
     assert [(tmp_path / name).read_text() for name in ("-1", "-2")] == ["xxx", "xxx"]
 
 
@@ -176,20 +153,16 @@ async def test_an_error_reaches_the_requester_and_a_sent_message_is_tried_again(
 
 @pytest.mark.promise("P12.35", "P12.52")
 @both
-def test_a_drained_pool_has_handled_all_and_its_ledger_says_so(run: Run, kind: str) -> None:
-    async def story(node: tw.Node) -> tw.Ledger:
-        pool = node.pool(agents.Counter, workers=2, kind=kind)
-        desk = node.agent(nothing, id="desk")
-        for n in range(100):
-            desk.tell(n, type="counter")
-        ledger = await pool.stop()
-        assert node.agents.list(type="counter") == []
-        with pytest.raises(tw.NoSuchTarget):
-            desk.tell(1, type="counter")
-        assert await pool.stop() == ledger or ledger.balanced
-        return ledger
-
-    ledger = run(story)
+async def test_a_drained_pool_has_handled_all_and_its_ledger_says_so(node: tw.Node, kind: str) -> None:
+    pool = node.pool(agents.Counter, workers=2, kind=kind)
+    desk = node.agent(nothing, id="desk")
+    for n in range(100):
+        desk.tell(n, type="counter")
+    ledger = await pool.stop()
+    assert node.agents.list(type="counter") == []
+    with pytest.raises(tw.NoSuchTarget):
+        desk.tell(1, type="counter")
+    assert await pool.stop() == ledger or ledger.balanced
     assert (ledger.accepted, ledger.handled, ledger.returned, ledger.dead_lettered) == (100, 100, 0, 0)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -25,59 +24,6 @@ async def test_a_request_gets_whatever_the_handler_returns(node: tw.Node, value:
     asker = node.agent(nothing, id="asker")
     for to in ("plain", "later"):
         assert await asker.request(value, to=to) is value
-
-
-def test_ten_thousand_messages_of_each_priority_keep_their_order(node: tw.Node) -> None:
-    gate = Gate(node, mailbox=100_000)
-    sender = node.agent(nothing, id="sender")
-    gate.hold(sender)
-    lanes = ("low", "normal", "high", "urgent")
-    for n in range(10_000):
-        for lane in lanes:
-            sender.tell((lane, n), to="gate", priority=lane)
-    gate.open.set()
-    ledger = gate.agent.sync.stop()
-    assert ledger.balanced
-    assert ledger.handled == 40_001
-    for lane in lanes:
-        assert [n for which, n in gate.seen if which == lane] == list(range(10_000))
-    assert gate.seen[0] == ("urgent", 0)
-    low = [at for at, (lane, _) in enumerate(gate.seen) if lane == "low"]
-    waits = [after - before for before, after in itertools.pairwise(low)]
-    assert max(waits) <= 19, "sixteen of higher lanes, and one of each lane that is due too"
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("depth", [20])
-def test_twenty_nested_requests_end_with_any_number_of_threads(threads: int, depth: int) -> None:
-    config = {"dispatchers": {"default": {"threads": threads}}}
-    with tw.Node(config=config) as node:
-        agents: list[tw.Agent] = []
-
-        def handler(n: int, message: tw.Message) -> int:
-            if n == 0:
-                return 0
-            return 1 + agents[n].sync.request(n - 1, to=f"agent-{n - 1}", timeout=PATIENCE)
-
-        agents.extend(node.agent(handler, id=f"agent-{n}") for n in range(depth + 1))
-        outside = node.agent(nothing, id="outside")
-        assert outside.sync.request(depth, to=f"agent-{depth}", timeout=PATIENCE) == depth
-
-
-async def test_the_error_of_a_handler_reaches_the_requester(node: tw.Node) -> None:
-    class NotThatOne(Exception):
-        pass
-
-    def handler(payload: object) -> None:
-        raise NotThatOne(f"no {payload}")
-
-    node.agent(handler, id="a")
-    asker = node.agent(nothing, id="asker")
-    with pytest.raises(NotThatOne, match="no 3"):
-        await asker.request(3, to="a", timeout=PATIENCE)
-    (letter,) = node.dead_letters.list(name="a")
-    assert letter.reason == "failed"
-    assert "raise NotThatOne" in (letter.traceback or "")
 
 
 @pytest.mark.promise("P11.5")

@@ -69,7 +69,6 @@ Some = TypeVar("Some", bound=tw.Agent)
 
 
 def with_agent(node: tw.Node, agent: Some, id: str, **options: Any) -> Some:
-    """Register an agent, and return it."""
     assert node.agent(agent, id=id, **options) is agent
     return agent
 
@@ -270,7 +269,6 @@ asyncio.run(main())
 
 
 def child(url: str, id: str) -> subprocess.Popen[str]:
-    """A process that has an agent."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.Popen([sys.executable, "-c", CHILD, url, id], stdout=subprocess.PIPE, text=True, env=environment)
 

@@ -8,7 +8,8 @@ share one):
 - ``ITEM`` is the number of the class of attacks that it belongs to;
 - ``MEMORY_MIB`` is by how much the hub may grow meanwhile, and what that follows from;
 - ``attack(target)`` runs in a process of its own until that is killed, or ends before;
-- ``look(target)``, where it is there, runs meanwhile, and gives what is not as it should be;
+- ``look(target)``, plain or a coroutine, where it is there, runs meanwhile, and gives what is not
+  as it should be;
 - ``logged(lines, seconds)``, where it is there, is given what the hub has logged meanwhile, and in
   how long, and gives what is not as it should be of that.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import inspect
 import json
 import shutil
 import subprocess
@@ -64,12 +66,10 @@ class Outcome:
 
     @property
     def holds(self) -> bool:
-        """True if the hub has held."""
         return not self.broken
 
     @property
     def broken(self) -> list[str]:
-        """Limits that did not hold."""
         found, worst = list(self.worst.problems), self.worst
         p99_ms, longest_ms = P99_MS + self.allowance_ms, LONGEST_MS + self.allowance_ms
         if worst.p99 > p99_ms:
@@ -168,7 +168,8 @@ class Ground:
 
 def _looked(case: ModuleType, target: Target) -> list[str]:
     try:
-        return list(case.look(target))
+        said = case.look(target)
+        return list(asyncio.run(said) if inspect.iscoroutine(said) else said)
     # Every refusal or loss of a good node is an effect of the attack.
     except Exception as error:  # noqa: BLE001
         return [f"{type(error).__name__}: {error}"]

@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 
 from link_frames import Raw, hello
@@ -46,27 +46,22 @@ class Target:
     tls: str = ""
 
     def text(self) -> str:
-        """Return it as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of_text(cls, text: str) -> Target:
-        """Read it from JSON."""
         return cls(**json.loads(text))
 
     @property
     def place(self) -> tuple[str, int]:
-        """Host and port of TCP."""
         host, port = self.tide.split("://")[1].rsplit(":", 1)
         return host, int(port)
 
     def raw(self, scheme: str = "tide") -> Raw:
-        """Connect, and say nothing."""
         urls = {"tide": self.tide, "ws": self.ws, "unix": self.unix, "tls": self.tls}
         return Raw(urls[scheme], trusting=True)
 
     def joined(self, user: str = "all", scheme: str = "tide", **texts: str) -> Raw:
-        """Join as a user."""
         raw = self.raw(scheme)
         raw.send(hello(token=TOKENS[user], **texts))
         came = raw.receive()
@@ -138,6 +133,15 @@ def flood(one: socket.socket, data: bytes | Callable[[], bytes]) -> None:
     with contextlib.suppress(OSError):
         while True:
             one.sendall(data() if callable(data) else block)
+
+
+def together(threads: Iterable[threading.Thread]) -> None:
+    """Start threads, and wait for their ends."""
+    begun = list(threads)
+    for one in begun:
+        one.start()
+    for one in begun:
+        one.join()
 
 
 def web(opcode: int, payload: bytes = b"", last: bool = True) -> bytes:

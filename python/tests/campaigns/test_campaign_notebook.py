@@ -36,7 +36,6 @@ def simulate(run: tw.Run) -> Outcome:
 
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
-    """Output of each cell."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
     folder: Path = tmp_path_factory.mktemp("notebook")
     client = nbclient.NotebookClient(

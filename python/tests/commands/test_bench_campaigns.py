@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_support import PACKAGE, bench
 from tidewire_bench.campaigns import by_workers, pairs
 from tidewire_bench.campaigns_cases import PEERS, WORKERS, make
 from tidewire_bench.campaigns_programs import key_of, said_by
@@ -17,16 +18,10 @@ from tidewire_bench.model import Case, Run
 from tidewire_bench.programs import RunFailed
 from tidewire_bench.results import CaseResult
 
-PACKAGE = Path(__file__).resolve().parents[2]
 PROGRAMS = PACKAGE.parent / "bench" / "campaigns"
 sys.path.append(str(PROGRAMS.parent))
 
 import figure_tables
-
-
-def bench_campaigns(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tidewire", "bench", "campaigns", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=55, cwd=PACKAGE)
 
 
 def result(id: str, **rates: float) -> CaseResult:
@@ -37,7 +32,7 @@ def result(id: str, **rates: float) -> CaseResult:
 
 
 def test_a_smoke_run_has_rates_costs_and_pictures(tmp_path: Path) -> None:
-    ran = bench_campaigns("--smoke", "--json", "--peers", "bare loop", "--out", str(tmp_path))
+    ran = bench("campaigns", "--smoke", "--json", "--peers", "bare loop", "--out", str(tmp_path))
     assert ran.returncode == 0, ran.stdout + ran.stderr
     report = json.loads(ran.stdout)
     assert report["failures"] == [] and report["not_run"] == {}

@@ -7,15 +7,14 @@ from __future__ import annotations
 import json
 import os
 import select
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from command_support import PACKAGE, bench
 from tidewire_bench.programs import RunFailed
 from tidewire_bench.rpc_run import Roles, figures_of
 
-PACKAGE = Path(__file__).resolve().parents[2]
 PROGRAMS = PACKAGE.parent / "bench" / "python"
 sys.path.append(str(PROGRAMS))
 
@@ -39,14 +38,9 @@ rpc_roles.run(rpc_roles.Contender(rpc_sockets.serve, rpc_sockets.connect))
 """
 
 
-def bench_rpc(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tidewire", "bench", "rpc", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=55, cwd=PACKAGE)
-
-
 def test_a_smoke_run_has_rates_times_costs_and_pictures(tmp_path: Path) -> None:
     arguments = ("--only", "small,beside,stream", "--peers", "asyncio socket", "--out", str(tmp_path))
-    ran = bench_rpc("--smoke", "--json", *arguments)
+    ran = bench("rpc", "--smoke", "--json", *arguments)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     report = json.loads(ran.stdout)
     assert report["failures"] == []
@@ -108,7 +102,7 @@ def test_a_caller_that_hangs_fails_its_run(tmp_path: Path) -> None:
     ids=["only", "peers", "repeat", "out"],
 )
 def test_wrong_usage_is_refused_before_anything_runs(arguments: tuple[str, ...], words: str) -> None:
-    ran = bench_rpc("--smoke", *arguments)
+    ran = bench("rpc", "--smoke", *arguments)
     assert ran.returncode == 2
     assert words in ran.stderr
     assert ran.stdout == ""

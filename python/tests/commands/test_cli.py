@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -17,10 +16,7 @@ PACKAGE = Path(__file__).resolve().parents[2]
 
 
 def tidewire(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tidewire", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=60, cwd=PACKAGE, env={**os.environ, **environment}
-    )
+    return run_all(arguments, **environment)[0]
 
 
 def test_the_version_is_the_packages() -> None:

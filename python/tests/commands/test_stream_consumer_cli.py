@@ -50,7 +50,6 @@ async def fail(at: str, count: int) -> None:
 
 
 async def take(at: str, count: int) -> list[int]:
-    """Take and acknowledge events of ``billing``."""
     async with opened(at) as node:
         orders = await node.find_stream("orders")
         async with await orders.consumer("billing", **SETTINGS) as billing:

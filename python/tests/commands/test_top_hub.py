@@ -79,13 +79,6 @@ def test_a_node_that_was_not_asked_to_serves_no_statistics(hub: tuple[tw.Node, s
         assert node.statistics()["links"]["services"] == {}
 
 
-def test_a_hub_can_be_looked_at_by_those_that_have_joined_it(place: Path) -> None:
-    with tw.Node(name="hub", inspect=True) as hub:
-        url = hub.listen("tide://127.0.0.1:0").url
-        seen = json.loads(top("--url", url, "--json", "--interval", "0.1").stdout)
-    assert seen["node"] == "hub"
-
-
 def test_a_token_without_the_right_may_not_look(place: Path) -> None:
     with tw.Node(name="hub", inspect=True) as hub:
         tokens = [tw.Token("secret-of-all"), tw.Token("secret-of-one", user="one", call=("svc.pricing.>",))]

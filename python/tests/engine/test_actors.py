@@ -13,8 +13,6 @@ import tidewire as tw
 
 
 class Counter:
-    """State, hooks and a second parameter."""
-
     def __init__(self, start: int = 0, *, step: int = 1) -> None:
         self.total = start
         self.step = step

@@ -86,12 +86,6 @@ def test_three_processes_find_what_one_finds() -> None:
     none_is_left(done.stdout)
 
 
-def test_one_flight_is_enough() -> None:
-    done = ran(str(FLIGHTS / "main.py"), "--processes", "--no-page", "--flights", "1")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 calls with 1 flights" in done.stdout
-
-
 @pytest.mark.parametrize("whose", ["specialists", "hub"])
 def test_a_process_that_is_killed_is_named_and_the_others_end(whose: str) -> None:
     done = disturbed(whose, "SIGKILL")

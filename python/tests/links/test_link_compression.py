@@ -32,7 +32,6 @@ def letters(length: int) -> bytes:
 
 
 def reader(url: str, **texts: str) -> Raw:
-    """Join by hand, and subscribe."""
     raw = Raw.joined(url, **texts)
     raw.send(frame(SUBSCRIBE, subscribed(b"news"), id=ID))
     heard(raw, OK)

@@ -5,12 +5,7 @@ that come back with TLS and WebSocket.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import shutil
 import signal
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -107,56 +102,3 @@ async def test_nodes_join_a_hub_that_was_started_again(started: Programs, certif
         await asyncio.to_thread(started.hub, url, *files)
         await until_served(caller, "math")
         assert await math.double(5) == 10
-
-
-@pytest.fixture(params=["plain", "slow and lossy"])
-def network(request: pytest.FixtureRequest) -> Iterator[tuple[str, str, str]]:
-    """A network namespace, and the way to it: its name, the address here, and the device here."""
-    name, here, there = f"tw{os.getpid()}", f"twa{os.getpid()}"[:15], f"twb{os.getpid()}"[:15]
-
-    def run(*command: str) -> None:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-        if done.returncode:
-            pytest.skip(f"this machine has no network to try: {' '.join(command)}: {done.stderr.strip()}")
-
-    for tool in ("ip", "tc"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"this machine has no network to try: there is no {tool}")
-    try:
-        run("ip", "netns", "add", name)
-        run("ip", "link", "add", here, "type", "veth", "peer", "name", there)
-        run("ip", "link", "set", there, "netns", name)
-        run("ip", "addr", "add", "10.213.7.1/30", "dev", here)
-        run("ip", "link", "set", here, "up")
-        run("ip", "netns", "exec", name, "ip", "addr", "add", "10.213.7.2/30", "dev", there)
-        run("ip", "netns", "exec", name, "ip", "link", "set", there, "up")
-        if request.param != "plain":
-            run("tc", "qdisc", "add", "dev", here, "root", "netem", "delay", "20ms", "5ms", "loss", "1%")
-        yield name, "10.213.7.1", here
-    finally:
-        for command in (("ip", "link", "del", here), ("ip", "netns", "del", name)):
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                subprocess.run(command, capture_output=True, timeout=30, check=False)
-
-
-async def test_calls_and_long_payloads_pass_a_network_until_it_is_cut(
-    started: Programs, network: tuple[str, str, str]
-) -> None:
-    name, address, device = network
-    _, url = started.hub(f"tide://{address}:0", "--insecure", "--set", "links.link_heartbeat_ms=1000")
-    server = started.run_at(["ip", "netns", "exec", name], "serve", url, "far", "workshop", "far")
-    server.expect("ready")
-    async with tw.Node(url, name="caller") as node:
-        workshop = node.client("workshop")
-        numbers = list(range(200))
-        assert await asyncio.gather(*(workshop.echo(number) for number in numbers)) == numbers
-        payload = os.urandom(2 * MIB)
-        assert await workshop.echo(payload) == payload
-        assert [item async for item in workshop.count(300)] == list(range(300))
-        # No packet comes through any more: the silent node is noticed, and its call fails then.
-        call = asyncio.ensure_future(workshop.hold())
-        await asyncio.to_thread(server.expect, "holding")
-        cut = ["ip", "link", "set", device, "down"]
-        await asyncio.to_thread(subprocess.run, cut, check=True, capture_output=True, timeout=30)
-        with pytest.raises(tw.LinkLost):
-            await asyncio.wait_for(call, 20)

@@ -299,42 +299,6 @@ def test_children_of_a_process_with_calls_in_flight_never_hang() -> None:
     assert said == ["{'100000'} True"]
 
 
-def test_first_calls_load_no_module_that_a_fork_could_find_half_loaded() -> None:
-    said = program(
-        """
-        class Echo:
-            async def say(self, value):
-                return value
-            async def fail(self):
-                raise ValueError("as told")
-            async def count(self):
-                yield 1
-
-        import logging
-
-        logging.getLogger("tidewire").setLevel("ERROR")
-
-        async def main():
-            async with tw.Node(name="hub") as hub:
-                url = hub.listen("tide://127.0.0.1:0").url
-                await hub.serve(Echo(), name="echo")
-                async with tw.Node(url, name="caller") as caller:
-                    echo = caller.client("echo")
-                    await caller.until(lambda now: now["links"]["services"], 30)
-                    actor = caller.spawn(Echo().say)
-                    before = set(sys.modules)
-                    print(await echo.say(1), [item async for item in echo.count()], await actor.ask(2))
-                    try:
-                        await echo.fail()
-                    except ValueError as error:
-                        print(error)
-                    print(sorted(set(sys.modules) - before))
-        asyncio.run(main())
-        """
-    )
-    assert said == ["1 [1] 2", "as told", "[]"]
-
-
 def test_a_child_refuses_what_is_its_parents_before_any_hook_of_a_fork_runs() -> None:
     said = program(
         """

@@ -10,7 +10,6 @@ import pytest
 import tidewire as tw
 from service_support import logged
 
-Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 20.0
 
 
@@ -135,38 +134,32 @@ async def test_an_error_that_callers_pass_on_is_logged_where_it_arose(
         assert "top" in error.getMessage() and error.exc_info is not None
 
 
-def test_repeated_failures_are_counted_and_summed_up(caplog: pytest.LogCaptureFixture, run: Run) -> None:
+async def test_repeated_failures_are_counted_and_summed_up(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(message: object) -> None:
+        raise KeyError(message)
+
     caplog.set_level(logging.INFO, "tidewire")
-
-    async def story(node: tw.Node) -> None:
-        def fails(message: object) -> None:
-            raise KeyError(message)
-
+    async with tw.Node() as node:
         ref = node.spawn(fails, name="fragile")
         for number in range(25):
             await ref.send(number)
         await ref.stop()
         [first] = lines(caplog, logging.ERROR)
         assert "'fragile'" in first.replace('"', "'") and "KeyError: 0" in first
-
-    async def nothing(_: tw.Node) -> None:
-        """Start a node, and stop it."""
-
     # The end of a node sums up.
-    run(story)
     _, more = lines(caplog, logging.ERROR)
     assert "failed in receive 24 times more in" in more and "at last with KeyError: 24" in more
-    run(nothing)
+    async with tw.Node():
+        pass
     assert len(lines(caplog, logging.ERROR)) == 2
 
 
-def test_many_handlers_that_fail_make_few_lines(caplog: pytest.LogCaptureFixture, run: Run) -> None:
+async def test_many_handlers_that_fail_make_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(message: object) -> None:
+        raise KeyError(message)
+
     caplog.set_level(logging.ERROR, "tidewire")
-
-    async def story(node: tw.Node) -> None:
-        def fails(message: object) -> None:
-            raise KeyError(message)
-
+    async with tw.Node() as node:
         refs = [node.spawn(fails) for _ in range(50)]
         for ref in refs:
             for number in range(3):
@@ -174,8 +167,6 @@ def test_many_handlers_that_fail_make_few_lines(caplog: pytest.LogCaptureFixture
         for ref in refs:
             await ref.stop()
         caplog.clear()
-
-    run(story)
     told = lines(caplog, logging.ERROR)
     assert len(told) == 21
     assert told[-1] == "30 handlers more failed 60 times"

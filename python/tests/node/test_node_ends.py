@@ -47,7 +47,6 @@ async def ending_node(node_of: Callable[[], tw.Node], end: str) -> AsyncIterator
 
 
 async def filled(node: tw.Node, count: int) -> Any:
-    """A stream with so many orders."""
     stream = await node.stream("orders", subjects=["orders.>"])
     await asyncio.gather(*(stream.publish("orders.made", number) for number in range(count)))
     return stream

@@ -20,9 +20,17 @@ ended 0.08 s after its Ctrl-C (20 runs, 0.03 to 0.12); the rest is for machines 
 stand still for seconds."""
 
 
+def interrupted(code: str, loop: str = "asyncio", signals: tuple[signal.Signals, ...] = (INT,)) -> Ended:
+    """Run a program whose Ctrl-C ends it soon."""
+    ended = program(code, loop, signals)
+    assert ended.code == CTRL_C, ended
+    assert ended.seconds < SOON_S
+    return ended
+
+
 @LOOPS
 def test_ctrl_c_cancels_a_handler_that_awaits(loop: str) -> None:
-    ended = program(
+    ended = interrupted(
         """
         async def slow(message):
             try:
@@ -39,10 +47,7 @@ def test_ctrl_c_cancels_a_handler_that_awaits(loop: str) -> None:
         run(main())
         """,
         loop,
-        (INT,),
     )
-    assert ended.code == CTRL_C, ended
-    assert ended.seconds < SOON_S
     assert "handler cancelled" in ended.out
     assert "waits up to" not in ended.err
     assert "destroyed" not in ended.err
@@ -51,7 +56,7 @@ def test_ctrl_c_cancels_a_handler_that_awaits(loop: str) -> None:
 @pytest.mark.promise("P16.10")
 @LOOPS
 def test_ctrl_c_says_for_whom_it_waits_and_does_not_wait_long(loop: str) -> None:
-    ended = program(
+    ended = interrupted(
         """
         async def main():
             async with tw.Node(name="desk") as node:
@@ -59,10 +64,7 @@ def test_ctrl_c_says_for_whom_it_waits_and_does_not_wait_long(loop: str) -> None
         run(main())
         """,
         loop,
-        (INT,),
     )
-    assert ended.code == CTRL_C, ended
-    assert ended.seconds < SOON_S
     assert "desk: waits up to" in ended.err
     assert "can't be cancelled: reader (#1)" in ended.err
     assert "destroyed" not in ended.err
@@ -74,33 +76,25 @@ def test_ctrl_c_says_for_whom_it_waits_and_does_not_wait_long(loop: str) -> None
     ids=["ask", "pool"],
 )
 def test_ctrl_c_in_a_plain_program_does_not_wait_long_either(waits: str) -> None:
-    ended = program(
+    ended = interrupted(
         f"""
         with tw.Node() as node:
             {waits}
-        """,
-        "asyncio",
-        (INT,),
+        """
     )
-    assert ended.code == CTRL_C, ended
-    assert ended.seconds < SOON_S
     assert "waits up to" in ended.err
 
 
 @pytest.mark.promise("P16.13")
 def test_ctrl_c_ends_a_block_of_a_pool_with_a_stuck_task() -> None:
-    ended = program(
+    interrupted(
         """
         async def main():
             async with tw.Pool(stuck, workers=1, kind="thread") as pool:
                 await pool.submit(1)
         run(main())
-        """,
-        "asyncio",
-        (INT,),
+        """
     )
-    assert ended.code == CTRL_C, ended
-    assert ended.seconds < SOON_S
 
 
 @LOOPS
@@ -128,7 +122,7 @@ def test_ctrl_c_that_another_thread_was_handed_ends_the_program(loop: str) -> No
 @pytest.mark.promise("P16.17")
 @LOOPS
 def test_a_second_ctrl_c_ends_the_program_now(loop: str) -> None:
-    ended = program(
+    interrupted(
         """
         async def main():
             async with tw.Node(config={"abort_timeout_ms": 40_000}) as node:
@@ -139,10 +133,8 @@ def test_a_second_ctrl_c_ends_the_program_now(loop: str) -> None:
         run(main())
         """,
         loop,
-        (INT, INT),
+        signals=(INT, INT),
     )
-    assert ended.code == CTRL_C, ended
-    assert ended.seconds < SOON_S
 
 
 @pytest.mark.promise("P16.8")
@@ -368,7 +360,7 @@ def test_the_time_for_what_cannot_be_cancelled_is_a_setting() -> None:
 
 @pytest.mark.promise("P16.11")
 def test_ctrl_c_while_the_block_ends_does_not_wait_for_all_that_is_left() -> None:
-    ended = program(
+    interrupted(
         """
         async def slow(message):
             print("now")
@@ -377,12 +369,8 @@ def test_ctrl_c_while_the_block_ends_does_not_wait_for_all_that_is_left() -> Non
             async with tw.Node() as node:
                 node.spawn(slow).tell(1)
         run(main())
-        """,
-        "asyncio",
-        (INT,),
+        """
     )
-    assert ended.code == CTRL_C, ended
-    assert ended.seconds < SOON_S
 
 
 WORKER = """

@@ -184,16 +184,6 @@ async def test_a_plain_thread_gives_a_function_and_waits() -> None:
         await let_go(world.caller)
 
 
-async def test_a_function_is_called_after_the_call_that_gave_it() -> None:
-    async with desk_nodes(Desk()) as world:
-        desk = world.caller.client("desk")
-        await desk.keep(double)
-        assert [await desk.ring() for _ in range(3)] == [0, 0, 0]
-        assert counts(world.caller) == (1, 0) and counts(world.server) == (0, 1)
-        await desk.drop()
-        await let_go(world.caller, world.server)
-
-
 @pytest.mark.promise("P13.57")
 async def test_the_same_function_is_the_same_proxy_and_comes_back_as_itself() -> None:
     async with desk_nodes(Desk()) as world:

@@ -90,15 +90,11 @@ def raise_it(error: BaseException) -> None:
 
 
 class Awkward(Exception):
-    """Can be pickled and not unpickled."""
-
     def __init__(self, a: int, b: int) -> None:
         super().__init__("awkward")
 
 
 class Locked(Exception):
-    """Can't be pickled."""
-
     def __init__(self) -> None:
         super().__init__("locked")
         self.lock = threading.Lock()
@@ -121,8 +117,6 @@ def give_bytes(count: int) -> bytes:
 
 
 class Bomb:
-    """Can be pickled and not unpickled."""
-
     def __reduce__(self) -> Any:
         return divide, (1, 0)
 

@@ -111,8 +111,6 @@ def plain_room(stage: Stage, instance: str) -> Any:
 
 
 class World:
-    """The nodes of a scenario."""
-
     def __init__(self, scenario: dict[str, Any], room: Any, url: str) -> None:
         self.scenario, self.room, self.url = scenario, room, url
         self.stage = Stage()

@@ -16,8 +16,6 @@ from service_support import PATIENCE, soon
 
 
 class Desk(tw.Service):
-    """Handlers that the test holds."""
-
     def __init__(self) -> None:
         self.inside: asyncio.Queue[str] = asyncio.Queue(100)
         self.open = asyncio.Event()

@@ -30,7 +30,6 @@ class Ticks(tw.Service):
 
     @tw.method
     async def count(self, most: int = 1_000_000_000) -> AsyncIterator[int]:
-        """Count from 0."""
         try:
             for n in range(most):
                 self._write()

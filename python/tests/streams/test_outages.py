@@ -52,7 +52,6 @@ class Backend:
 
 @contextlib.contextmanager
 def backend(kind: str, programs: Programs, folder: Path) -> Iterator[Backend]:
-    """A storage backend for one story."""
     found = Backend(kind, programs, folder)
     with found.keeper or contextlib.nullcontext():
         yield found

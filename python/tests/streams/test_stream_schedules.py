@@ -22,7 +22,6 @@ HEADER = "Tidewire-Schedule"
 
 
 async def beats(stream: tw.Stream, count: int) -> list[tw.Event]:
-    """The first events of a stream."""
     found: list[tw.Event] = []
     async for event in stream.read(follow=True):
         found.append(event)

@@ -67,7 +67,6 @@ def clocked_pi(run: tw.Run) -> dict[str, float]:
 
 
 def lines(run: tw.Run) -> str:
-    """A kilobyte for each run."""
     return f"{run.index:>1000}"
 
 
@@ -85,7 +84,6 @@ def number(run: tw.Run) -> float:
 
 
 def noisy(run: tw.Run) -> float:
-    """A level with noise around it."""
     return float(run.params["level"] + run.params["noise"] * (run.random.random() - 0.5))
 
 
@@ -112,7 +110,6 @@ def oddly_named(run: tw.Run) -> dict[str, Any]:
 
 
 def pictured(run: tw.Run) -> dict[str, float | int]:
-    """Values that are hard to draw."""
     return {
         "same": 1.0,
         "endless": float("inf"),
@@ -291,7 +288,6 @@ kept_parts: list[Any] = []
 
 
 def forgetting(run: tw.Run[dict[str, str]]) -> dict[str, float]:
-    """The same, and keeps nothing."""
     drawn = keeping(run)
     kept_parts.clear()
     return drawn

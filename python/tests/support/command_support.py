@@ -34,6 +34,7 @@ for line in sys.stdin:
         ended.append([code, out.getvalue(), err.getvalue()])
     print(json.dumps(ended), flush=True)
 """
+PACKAGE = Path(__file__).resolve().parents[2]
 _idle: list[subprocess.Popen[str]] = []
 
 
@@ -69,3 +70,9 @@ def said(ended: subprocess.CompletedProcess[str]) -> tuple[int, Any]:
     with contextlib.suppress(json.JSONDecodeError):
         return ended.returncode, json.loads(ended.stdout or ended.stderr)
     return ended.returncode, [json.loads(line) for line in (ended.stdout or ended.stderr).splitlines()]
+
+
+def bench(what: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run ``tidewire bench`` in a process of its own."""
+    command, env = [sys.executable, "-m", "tidewire", "bench", what, *arguments], os.environ | environment
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=55, cwd=PACKAGE, env=env)

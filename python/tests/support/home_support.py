@@ -53,7 +53,6 @@ async def nodes(kind: str, folder: Path, count: int = 2, **options: Any) -> Asyn
 
 @asynccontextmanager
 async def home(kind: str, folder: Path) -> AsyncIterator[tw.Node]:
-    """One node, as ``nodes`` gives several."""
     async with nodes(kind, folder, 1) as (node,):
         yield node
 

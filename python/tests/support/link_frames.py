@@ -106,7 +106,6 @@ class Raw:
         return told
 
     def is_alive(self) -> bool:
-        """True if the hub still answers."""
         self.send(frame(PING, id=77, flags=0))
         while (found := self.receive()) is not None:
             if found[:2] == (PONG, 77):

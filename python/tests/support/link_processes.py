@@ -8,6 +8,7 @@ import os
 import queue
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,13 @@ LINES = 100_000
 """Lines of a program that wait to be heard. One that says more is held."""
 
 PROGRAMS = str(Path(__file__).with_name("link_programs.py"))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 class Program:
@@ -131,7 +139,6 @@ class Program:
 
     @property
     def rss_bytes(self) -> int:
-        """How much memory it holds."""
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -156,7 +163,6 @@ class Programs:
         self._count = 0
 
     def url(self, kind: str) -> str:
-        """Return a place for a hub."""
         self._count += 1
         return "tide://127.0.0.1:0" if kind == "tcp" else f"tide+unix://{self.place}/hub-{self._count}.sock"
 
@@ -223,7 +229,6 @@ class Programs:
         return program
 
     def end(self) -> None:
-        """Kill what is left."""
         for program in self._all:
             program.process.kill()
         for program in self._all:

@@ -54,7 +54,6 @@ class Workshop(tw.Service):
 
     @tw.method
     async def hold(self) -> str:
-        """Wait until somebody opens the gate."""
         say("holding")
         try:
             await self._gate.wait()
@@ -80,7 +79,6 @@ class Workshop(tw.Service):
 
     @tw.method
     def work(self, seconds: float) -> None:
-        """Take one's time on a thread."""
         say("working")
         time.sleep(seconds)
 
@@ -104,7 +102,6 @@ class Workshop(tw.Service):
 
     @tw.method
     async def keep(self, function: Any) -> None:
-        """Keep a function of the caller."""
         self._kept = function
 
     @tw.method
@@ -175,7 +172,6 @@ def _unknown() -> Exception:
 
 
 def say(*words: object) -> None:
-    """Tell the story something."""
     print(*words, flush=True)
 
 

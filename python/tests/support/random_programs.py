@@ -76,7 +76,6 @@ class Program:
     # Fate of messages
 
     def note(self, hops: int) -> Note:
-        """Return a new message."""
         with self.lock:
             self.numbers += 1
             return Note(self.numbers, hops)
@@ -99,7 +98,6 @@ class Program:
             raise ValueError(f"{note} fails on purpose")
 
     def ends(self, note: Note) -> None:
-        """Note that a message was handled."""
         with self.lock:
             self.handled[note.number] += 1
 
@@ -114,7 +112,6 @@ class Program:
         return [draws.choice(behind) for _ in range(draws.choice((0, 1, 1, 2)))]
 
     def tell(self, ref: tw.ActorRef, note: Note) -> None:
-        """Tell, whatever comes of it."""
         with contextlib.suppress(tw.MailboxFull, tw.ActorStopped):
             self.took(
                 note, ref.tell(note, priority=self.draw(note, "lane").choice(("urgent", "high", "normal", "low")))
@@ -123,7 +120,6 @@ class Program:
     # Actors
 
     def plain(self, at: int) -> Callable[[Note], int]:
-        """Return a plain handler."""
 
         def receive(note: Note) -> int:
             self.begins(note)
@@ -168,7 +164,6 @@ class Program:
         return receive
 
     def make_actors(self, node: tw.Node) -> None:
-        """Spawn actors of all kinds."""
         for at in range(self.draws.randint(2, 6)):
             coroutine = self.draws.random() < 0.5
             deliveries = self.draws.choice((1, 1, 2, 3))
@@ -275,7 +270,6 @@ def _number(message: object) -> int:
 
 
 async def run_on_loop(program: Program) -> None:
-    """Run a program in asyncio."""
     # With -X dev asyncio reports what takes longer, and how busy the machine is decides that.
     asyncio.get_running_loop().slow_callback_duration = WATCHDOG_S
     began = 0.0
@@ -336,7 +330,6 @@ async def run_on_loop(program: Program) -> None:
 
 
 def run_on_threads(program: Program) -> None:
-    """Run a program in plain threads."""
     with tw.Node(config={"dead_letters": 100_000}) as node:
         make(program, node)
         for _ in range(program.draws.randint(20, 150)):
@@ -371,7 +364,6 @@ def run_on_threads(program: Program) -> None:
 
 
 def make(program: Program, node: tw.Node) -> None:
-    """Make all that a program has."""
     program.make_actors(node)
     program.make_agents(node)
     program.make_pools(node)
@@ -379,7 +371,6 @@ def make(program: Program, node: tw.Node) -> None:
 
 
 def count_returned(program: Program, ledger: tw.Ledger) -> None:
-    """Count what a stop gave back."""
     if not ledger.balanced:
         program.problems.append(f"the ledger of a stop does not balance: {ledger}")
     for message in ledger.messages:

@@ -34,8 +34,6 @@ REMOTE_ERROR = 15
 
 
 class World:
-    """The nodes of a story."""
-
     def __init__(self, hub: tw.Node, url: str, server: tw.Node, caller: tw.Node) -> None:
         self.hub = hub
         self.url = url
@@ -44,7 +42,6 @@ class World:
 
     @contextlib.asynccontextmanager
     async def node(self, name: str) -> AsyncIterator[tw.Node]:
-        """One more node."""
         async with tw.Node(self.url, name=name) as node:
             yield node
 
@@ -109,7 +106,6 @@ class Stranger:
         return decode(payload) if kind == REPLY else str(decode(payload))
 
     def leave(self) -> None:
-        """Close the link."""
         self._raw.close()
 
     async def _next(self, *kinds: int) -> tuple[int, bytes, int, bytes]:

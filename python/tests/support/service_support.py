@@ -11,7 +11,6 @@ from typing import Any
 
 import tidewire as tw
 
-Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0
 
 

@@ -22,20 +22,14 @@ Sku = NewType("Sku", str)
 
 
 class Item(pydantic.BaseModel):
-    """A model in another one."""
-
     sku: str
 
 
 class Page(pydantic.BaseModel, Generic[T]):
-    """A generic model."""
-
     items: list[T]
 
 
 class Both(pydantic.BaseModel, Generic[T, U]):
-    """A generic model with two arguments."""
-
     left: T
     right: U
 
@@ -87,8 +81,6 @@ def told(value: Any) -> str:
 
 
 class Shelf:
-    """Tells the types of its arguments."""
-
     async def tell(self, value: Any) -> tuple[str, Any]:
         return told(value), value
 

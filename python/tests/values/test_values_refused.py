@@ -20,8 +20,6 @@ DEPTH, INLINE_BYTES = 64, 4_096
 
 @dataclasses.dataclass
 class Item:
-    """A record that holds anything."""
-
     price: Any
 
 
@@ -65,8 +63,6 @@ def test_the_path_begins_with_the_name_that_the_call_gives() -> None:
 
 def test_an_object_whose_text_fails_is_refused_all_the_same() -> None:
     class Silent:
-        """An object without a text."""
-
         def __repr__(self) -> str:
             raise RuntimeError
 

@@ -25,29 +25,21 @@ from value_support import put
 
 
 class Colour(enum.Enum):
-    """An enum."""
-
     RED = "red"
     PAIR = (1, 2)
 
 
 class Level(enum.IntEnum):
-    """An enum of numbers."""
-
     LOW = 1
 
 
 class Rights(enum.Flag):
-    """An enum whose members add up."""
-
     READ = 1
     WRITE = 2
 
 
 @dataclasses.dataclass
 class Line:
-    """A record within another."""
-
     item: str
     count: int = 1
 
@@ -105,8 +97,6 @@ class Numbers(pydantic.RootModel[list[int]]):
 
 
 class Point(NamedTuple):
-    """A tuple with names."""
-
     x: int
     y: int = 2
 
@@ -291,8 +281,6 @@ def test_a_constructor_that_fails_and_a_member_that_is_not_there_are_refused(els
 
 def test_annotations_that_cannot_be_checked_let_everything_pass(elsewhere: ModuleType) -> None:
     class Proto(typing.Protocol):
-        """Protocol of objects."""
-
         def run(self) -> None: ...
 
     @dataclasses.dataclass

@@ -79,7 +79,6 @@ class Desk(tw.Service):
 
     @tw.method
     async def leave(self, numbers: AsyncIterator[int]) -> None:
-        """Return while a task still reads."""
         self.task = asyncio.ensure_future(self.keep_reading(numbers))
         await self.reading.wait()
 

@@ -28,8 +28,6 @@ def pattern(length: int) -> bytes:
 
 
 class Last(tw.Service):
-    """Answers when it is told to."""
-
     def __init__(self) -> None:
         self.asked, self.leaving = asyncio.Semaphore(0), asyncio.Event()
 

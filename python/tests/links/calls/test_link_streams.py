@@ -13,8 +13,6 @@ from link_stories import three
 
 
 class Long(tw.Service):
-    """Long items, and then an error."""
-
     @tw.method
     async def items(self, count: int, size: int) -> AsyncIterator[bytes]:
         for n in range(count):

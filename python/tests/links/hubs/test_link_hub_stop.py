@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from time import perf_counter
+from typing import Any
 
 import pytest
 import tidewire as tw
+from link_stories import three
 
 
 class Gate(tw.Service):
@@ -33,20 +35,18 @@ class Gate(tw.Service):
             self.closed.set()
 
 
-async def three(stack: AsyncExitStack) -> tuple[tw.Node, tw.Node, Gate]:
-    """A hub, a caller and what another node serves."""
-    hub = await stack.enter_async_context(tw.Node(name="hub"))
-    url, gate = hub.listen("tide://127.0.0.1:0").url, Gate()
-    server = await stack.enter_async_context(tw.Node(url, name="server"))
-    await server.serve(gate, name="gate")
-    return hub, await stack.enter_async_context(tw.Node(url, name="caller")), gate
+@contextlib.asynccontextmanager
+async def served() -> AsyncIterator[tuple[tw.Node, Any, Gate]]:
+    """A hub, and the client of what one of its nodes serves for the other."""
+    async with three() as (hub, server, caller):
+        gate = Gate()
+        await server.serve(gate, name="gate")
+        yield hub, caller.client("gate"), gate
 
 
 @pytest.mark.promise("P13.45")
 async def test_calls_that_pass_through_end_before_the_hub_does() -> None:
-    async with AsyncExitStack() as stack:
-        hub, caller, gate = await three(stack)
-        client = caller.client("gate")
+    async with served() as (hub, client, gate):
         call = asyncio.ensure_future(client.wait())
         await gate.begun.wait()
         stopping = asyncio.ensure_future(hub.stop(timeout=20))
@@ -66,9 +66,8 @@ async def test_calls_that_pass_through_end_before_the_hub_does() -> None:
 
 @pytest.mark.promise("P13.47")
 async def test_a_hub_does_not_wait_for_streams_and_their_readers_are_told() -> None:
-    async with AsyncExitStack() as stack:
-        hub, caller, gate = await three(stack)
-        stream = caller.client("gate").count()
+    async with served() as (hub, client, gate):
+        stream = client.count()
         assert await anext(stream) == 0
         assert (await asyncio.wait_for(hub.stop(timeout=1_000), 20)).balanced
         with pytest.raises(tw.LinkLost):
@@ -79,9 +78,8 @@ async def test_a_hub_does_not_wait_for_streams_and_their_readers_are_told() -> N
 
 @pytest.mark.promise("P13.46")
 async def test_a_hub_waits_no_longer_than_its_timeout() -> None:
-    async with AsyncExitStack() as stack:
-        hub, caller, gate = await three(stack)
-        call = asyncio.ensure_future(caller.client("gate").wait())
+    async with served() as (hub, client, gate):
+        call = asyncio.ensure_future(client.wait())
         await gate.begun.wait()
         since = perf_counter()
         await hub.stop(timeout=0.3)

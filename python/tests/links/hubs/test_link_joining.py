@@ -34,18 +34,11 @@ from link_frames import (
     fields,
     frame,
 )
-from link_processes import PATIENCE_S, Programs
+from link_processes import PATIENCE_S, Programs, free_port
 from link_programs import Workshop, until_served
 
 KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
 SECRET = "correct horse"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @KINDS
@@ -89,18 +82,6 @@ def test_a_node_that_listens_is_a_hub_for_others(started: Programs) -> None:
     asyncio.run(story())
     assert program.end() == 0
     assert program.expect("ledger") == '{"balanced": true}'
-
-
-def test_plain_threads_call_and_serve_without_asyncio(started: Programs) -> None:
-    _, url, _ = started.hub_and_server()
-    with tw.Node(url, name="caller") as node:
-        workshop = node.client("workshop").sync
-        assert workshop.echo([1, 2]) == [1, 2]
-        assert list(workshop.count(300)) == list(range(300))
-        with pytest.raises(KeyError, match="a"):
-            workshop.fail("key")
-        node.serve(Workshop("mine"), name="other", instance="mine")
-        assert workshop.relay("other", "label", 10.0) == "mine"
 
 
 class Shop(tw.Service, visibility="public"):
@@ -161,13 +142,6 @@ def test_a_join_where_no_hub_listens_names_the_address() -> None:
     with pytest.raises(tw.LinkLost, match=url), tw.Node(url, name="caller"):
         pass
 
-    async def story() -> None:
-        async with tw.Node(url, name="caller"):
-            pass
-
-    with pytest.raises(tw.LinkLost, match=url):
-        asyncio.run(story())
-
 
 def test_a_join_where_something_else_listens_says_so() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -217,22 +191,15 @@ def _joined(node: tw.Node) -> None:
 
 
 OLDER = "the hub speaks version 2, the node 1 to 1: the node that joins is older, update it"
+VERSIONS = [
+    (tw.VersionMismatch, frame(ERROR, struct.pack("<H", 28), OLDER.encode(), flags=0), OLDER),
+    (tw.WireError, frame(WELCOME, struct.pack("<H", 9), fields(), flags=0), "its version is not one that was offered"),
+]
 
 
-@pytest.mark.parametrize(
-    ("said", "kind", "text"),
-    [
-        (frame(ERROR, struct.pack("<H", 28), OLDER.encode(), flags=0), tw.VersionMismatch, OLDER),
-        (
-            frame(WELCOME, struct.pack("<H", 9), fields(), flags=0),
-            tw.WireError,
-            "its version is not one that was offered",
-        ),
-    ],
-    ids=["refused", "with another version"],
-)
+@pytest.mark.parametrize(("kind", "said", "text"), VERSIONS)
 def test_a_hub_of_another_version_says_which_side_is_to_be_updated(
-    said: bytes, kind: type[Exception], text: str
+    kind: type[Exception], said: bytes, text: str
 ) -> None:
     def answer(hub: socket.socket) -> None:
         connection, _ = hub.accept()

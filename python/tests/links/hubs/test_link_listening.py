@@ -16,16 +16,8 @@ from urllib.parse import urlsplit
 
 import pytest
 import tidewire as tw
-from link_processes import PATIENCE_S, Programs
+from link_processes import PATIENCE_S, Programs, free_port
 from link_programs import Workshop
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
 
 SECRET = "correct horse"
 

@@ -28,7 +28,6 @@ def started() -> Iterator[Programs]:
 
 @pytest.fixture(scope="module")
 def hub(started: Programs) -> tuple[Program, str]:
-    """A hub with a server."""
     program, url, _ = started.hub_and_server()
     return program, url
 

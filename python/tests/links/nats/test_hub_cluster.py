@@ -20,8 +20,6 @@ TOKEN = "a-long-secret"
 
 
 class Bank(tw.Service, visibility="public"):
-    """Adds up."""
-
     @tw.method
     async def add(self, one: int, other: int) -> int:
         return one + other
@@ -34,7 +32,6 @@ def up(started: Programs, *options: str) -> tuple[Program, dict[str, Any]]:
 
 
 async def post(url: str, path: str, body: Any) -> Any:
-    """Call over HTTP."""
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
     request = urllib.request.Request(f"{url}/services/{path}", json.dumps(body).encode(), headers)
 
@@ -47,7 +44,6 @@ async def post(url: str, path: str, body: Any) -> Any:
 
 @pytest.fixture
 def cluster() -> Iterator[str]:
-    """A server of NATS."""
     with nats_server() as url:
         yield url
 

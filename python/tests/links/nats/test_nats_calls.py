@@ -21,7 +21,6 @@ from server_keeper import Keeper
 
 @contextlib.contextmanager
 def workshop(url: str, name: str = "far", instance: str = "one", **env: str) -> Iterator[Program]:
-    """A process that serves the workshop."""
     program = Program(PROGRAMS, "serve", url, name, "workshop", instance, env=env)
     try:
         program.expect("ready")

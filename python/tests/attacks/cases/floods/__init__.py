@@ -22,7 +22,7 @@ from link_frames import (
     subscribed,
 )
 
-from attacks.target import Target, flood, web
+from attacks.target import Target, flood, together, web
 
 LINKS, PIECES = 16, 512
 CALLED = frame(CALL, called(b"raw.nobody", deadline_ms=0), b"\xc0", id=1 << 32)
@@ -56,11 +56,7 @@ def _with_messages(message: bytes, first: bytes = b"") -> Callable[[Target], Non
 
 def _many(target: Target) -> None:
     links = [target.joined() for _ in range(LINKS)]
-    floods = [threading.Thread(target=flood, args=(link.socket, frame(PING, id=9, flags=0))) for link in links]
-    for one in floods:
-        one.start()
-    for one in floods:
-        one.join()
+    together(threading.Thread(target=flood, args=(link.socket, frame(PING, id=9, flags=0))) for link in links)
 
 
 def _over_tls(target: Target) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 
-from attacks.target import FLOOD_BYTES, Target, request, served
+from attacks.target import FLOOD_BYTES, Target, request, served, together
 
 ITEM = 30
 MEMORY_MIB = 420
 """`http_bodies_bytes`, and what is on its way to them."""
+look = served
 
 
 LENGTH = 16_000_000
@@ -17,7 +18,6 @@ SENT = 15 * 2**20
 
 
 def attack(target: Target) -> None:
-    """Begin many bodies."""
     head = request("POST", "/services/workshop/echo", Content_Type="application/json", Content_Length=LENGTH)
 
     def begin() -> None:
@@ -28,13 +28,4 @@ def attack(target: Target) -> None:
                     one.sendall(b" " * FLOOD_BYTES)
                 one.recv(1)
 
-    threads = [threading.Thread(target=begin) for _ in range(40)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-
-
-def look(target: Target) -> list[str]:
-    """Ask the gateway for something meanwhile."""
-    return served(target)
+    together(threading.Thread(target=begin) for _ in range(40))

@@ -13,12 +13,12 @@ from attacks.target import Target, drained, flood, request, served
 ITEM = 30
 MEMORY_MIB = 160
 """`link_intake_bytes`, 256 messages for each subscriber, and what is written for them."""
+look = served
 _SUBSCRIBERS = 400
 _TOKENS = [b"raw", b"news", b"of", b"the", b"day", b"in", b"town", b"now", b"here", b"again"]
 
 
 def attack(target: Target) -> None:
-    """Subscribe, then publish."""
     patterns = itertools.product(*((token.decode(), "*") for token in _TOKENS[1:]), ("",))
     for pattern in itertools.islice(patterns, _SUBSCRIBERS):
         one = target.gateway()
@@ -27,8 +27,3 @@ def attack(target: Target) -> None:
         assert one.recv(65_536).startswith(b"HTTP/1.1 200"), subject
         drained(one)
     flood(target.joined().socket, frame(PUBLISH, published(b".".join(_TOKENS)), bytes(40)))
-
-
-def look(target: Target) -> list[str]:
-    """Ask the gateway for something meanwhile."""
-    return served(target)

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import threading
 
-from attacks.target import Target, flood, request, served
+from attacks.target import Target, flood, request, served, together
 
 ITEM = 30
 MEMORY_MIB = 64
+look = served
 
 
 def attack(target: Target) -> None:
-    """Flood some connections."""
     said = request("POST", "/services/nobody/home", Content_Length=0) + b"\r\n"
-    threads = [threading.Thread(target=flood, args=(target.gateway(), said)) for _ in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-
-
-def look(target: Target) -> list[str]:
-    """Ask the gateway for something meanwhile."""
-    return served(target)
+    together(threading.Thread(target=flood, args=(target.gateway(), said)) for _ in range(4))

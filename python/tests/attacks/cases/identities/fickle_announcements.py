@@ -4,12 +4,12 @@ what is served read nothing; others come and call.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 
 import tidewire as tw
 from link_frames import SUBSCRIBE, UNSUBSCRIBE, fields, frame, subscribed
 
+from attacks.bank import Bank
 from attacks.target import TOKENS, Target, description, drained
 
 ITEM = 3
@@ -22,7 +22,6 @@ FOLLOWERS = 8
 
 
 def attack(target: Target) -> None:
-    """Do both as fast as the hub takes it."""
     followers = [target.joined("listener") for _ in range(FOLLOWERS)]
     for one in followers:
         one.send(frame(SUBSCRIBE, subscribed(b"$hub.services.*"), id=1 << 32))
@@ -41,21 +40,7 @@ def attack(target: Target) -> None:
             generation += 1
 
 
-def look(target: Target) -> list[str]:
-    """Serve, join, list and call while that goes on."""
-    return asyncio.run(_look(target))
-
-
-class Bank(tw.Service):
-    """One that stays."""
-
-    @tw.method
-    async def pay(self) -> str:
-        """Answer."""
-        return "paid"
-
-
-async def _look(target: Target) -> list[str]:
+async def look(target: Target) -> list[str]:
     token = TOKENS["good"]
     async with (
         tw.Node(target.tide, name="bank", token=token) as server,

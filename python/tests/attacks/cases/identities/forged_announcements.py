@@ -4,7 +4,6 @@ everything.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 import tidewire as tw
 from link_frames import SUBSCRIBE, fields, frame, subscribed
 
+from attacks.bank import Bank
 from attacks.target import TOKENS, Target, drained
 
 ITEM = 2
@@ -51,7 +51,6 @@ def forgeries(number: int) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def attack(target: Target) -> None:
-    """Announce all of them, and do so again."""
     links = [target.joined("none"), target.joined("all")]
     for link in links:
         drained(link.socket)
@@ -65,21 +64,7 @@ def attack(target: Target) -> None:
         time.sleep(0.05)
 
 
-def look(target: Target) -> list[str]:
-    """Join, serve, list and call while that goes on."""
-    return asyncio.run(_look(target))
-
-
-class Bank(tw.Service):
-    """The real one."""
-
-    @tw.method
-    async def pay(self) -> str:
-        """Answer."""
-        return "paid"
-
-
-async def _look(target: Target) -> list[str]:
+async def look(target: Target) -> list[str]:
     problems = []
     token = TOKENS["good"]
     async with tw.Node(target.tide, name="bank", token=token) as server:

@@ -21,7 +21,6 @@ _FORGED = "bank\n2026-01-01 INFO forged: all is well\r\x1b[2J\x1b[1;1H\u202egnol
 
 
 def attack(target: Target) -> None:
-    """Say it in each way that there is, in a few lines and in long ones."""
     long = _FORGED * 400
     while True:
         with contextlib.suppress(OSError):

@@ -4,7 +4,6 @@ service's own.
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 import tidewire as tw
@@ -18,7 +17,6 @@ _NAMES = ("user", "node", "origin", "tw-user", "tw-node", "tw-origin", "tw-trace
 
 
 def attack(target: Target) -> None:
-    """Call the bank under all of these names."""
     link = target.raw()
     link.send(hello(token=TOKENS["all"], user="good", node="7", origin="node"))
     drained(link.socket)
@@ -39,18 +37,12 @@ class Bank(tw.Service):
 
     @tw.method
     async def pay(self) -> str:
-        """Note by whom it is called."""
         context = tw.context()
         self.seen.append((context.user, str(context.node)))
         return "paid"
 
 
-def look(target: Target) -> list[str]:
-    """Serve the bank while that goes on, and pay as a good user."""
-    return asyncio.run(_look(target))
-
-
-async def _look(target: Target) -> list[str]:
+async def look(target: Target) -> list[str]:
     bank, problems = Bank(), []
     async with (
         tw.Node(target.tide, name="bank", token=TOKENS["good"]) as server,

@@ -4,7 +4,6 @@ could have.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 
@@ -20,7 +19,6 @@ _METHODS = ("empty", "Empty", "__init__", "__class__", "_empty", "seen", "empty.
 
 
 def attack(target: Target) -> None:
-    """Call them."""
     link = target.joined()
     drained(link.socket)
     generation = 1
@@ -40,12 +38,10 @@ class Bank(tw.Service):
 
     @tw.method(visibility="public")
     async def pay(self) -> str:
-        """Answer."""
         return "paid"
 
     @tw.method(visibility="node")
     async def empty(self) -> str:
-        """Note who was let in."""
         self.seen.append(str(tw.context().node))
         return "emptied"
 
@@ -58,19 +54,14 @@ class Vault(tw.Service, visibility="node"):
 
     @tw.method
     async def empty(self) -> str:
-        """Note who was let in."""
         self.seen.append(str(tw.context().node))
         return "emptied"
 
 
-def look(target: Target) -> list[str]:
+async def look(target: Target) -> list[str]:
     """Serve both while that goes on, and call them from where it is allowed, and from where it is
     not.
     """
-    return asyncio.run(_look(target))
-
-
-async def _look(target: Target) -> list[str]:
     bank, vault, problems = Bank(), Vault(), []
     async with (
         tw.Node(target.tide, name="bank", token=TOKENS["good"]) as server,

@@ -4,12 +4,12 @@ of all kinds.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 
 import tidewire as tw
 from link_frames import ANSWER, CALL, NORMAL, REPLY, SUBSCRIBE, frame, subscribed
 
+from attacks.bank import Bank
 from attacks.target import TOKENS, Target
 
 ITEM = 4
@@ -28,7 +28,6 @@ _PATTERNS = (
 
 
 def attack(target: Target) -> None:
-    """Subscribe to everything, with and without groups, and answer what comes."""
     link = target.joined("listener")
     slot = 0
     for pattern in _PATTERNS:
@@ -40,21 +39,7 @@ def attack(target: Target) -> None:
             link.send(frame(REPLY, b"", b"\xa6stolen", NORMAL | ANSWER, came[1]))
 
 
-class Bank(tw.Service):
-    """The real one."""
-
-    @tw.method
-    async def pay(self) -> str:
-        """Answer."""
-        return "paid"
-
-
-def look(target: Target) -> list[str]:
-    """Call the real service while that goes on, and what nobody answers."""
-    return asyncio.run(_look(target))
-
-
-async def _look(target: Target) -> list[str]:
+async def look(target: Target) -> list[str]:
     problems = []
     async with (
         tw.Node(target.tide, name="bank", token=TOKENS["good"]) as server,

@@ -13,7 +13,6 @@ MEMORY_MIB = 32
 
 
 def attack(target: Target) -> None:
-    """Try it again and again."""
     while True:
         link = target.raw()
         link.send(hello(token=TOKENS["other"], name="till"))
@@ -23,7 +22,6 @@ def attack(target: Target) -> None:
 
 
 def look(target: Target) -> list[str]:
-    """Lose the link of that name a few times, and join again."""
     problems = []
     for _ in range(10):
         link = target.raw()

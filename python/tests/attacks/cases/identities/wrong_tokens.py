@@ -10,7 +10,7 @@ import time
 
 from link_frames import hello
 
-from attacks.target import Target
+from attacks.target import Target, together
 
 ITEM = 12
 MEMORY_MIB = 32
@@ -21,7 +21,6 @@ SLOW_S = 0.8
 
 
 def attack(target: Target) -> None:
-    """Guess."""
 
     def guess() -> None:
         while True:
@@ -31,15 +30,10 @@ def attack(target: Target) -> None:
                 link.receive()
                 link.close()
 
-    guessing = [threading.Thread(target=guess) for _ in range(THREADS)]
-    for one in guessing:
-        one.start()
-    for one in guessing:
-        one.join()
+    together(threading.Thread(target=guess) for _ in range(THREADS))
 
 
 def look(target: Target) -> list[str]:
-    """Show a wrong token, and join with a right one meanwhile."""
     problems = []
     wrong, began = target.raw(), time.monotonic()
     time.sleep(0.2)

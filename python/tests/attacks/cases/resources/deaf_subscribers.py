@@ -14,7 +14,6 @@ way.
 
 
 def attack(target: Target) -> None:
-    """Subscribe, then publish."""
     links = [target.joined() for _ in range(12)]
     for link in links:
         link.send(frame(SUBSCRIBE, subscribed(b"raw.loud"), id=1 << 32))

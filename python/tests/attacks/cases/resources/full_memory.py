@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import tidewire as tw
-from link_frames import CALL, FAIL, called, frame
 
+from attacks.cases.resources.untaken_answers import ask_all
 from attacks.target import TOKENS, Target
 
 ITEM = 14
@@ -34,38 +34,16 @@ def attack(target: Target) -> None:
     """
     memory, secret = os.memfd_create("tidewire"), os.urandom(16)
     os.write(memory, secret)
-    link = target.joined("all", features="shm", place=f"{os.getpid()} {memory} {secret.hex()}")
-    generations = [1] * _CALLS
-
-    def ask(slot: int) -> None:
-        exchange = generations[slot] << 32 | slot
-        link.send(frame(CALL, called(b"svc.store.real.load", deadline_ms=0), b"\x92\x90\x80", id=exchange))
-
-    for slot in range(_CALLS):
-        ask(slot)
-    while (came := link.receive()) is not None:
-        if came[0] == FAIL:
-            slot = came[1] & 0xFFFF_FFFF
-            generations[slot] += 1
-            time.sleep(0.002)
-            ask(slot)
+    ask_all(target.joined("all", features="shm", place=f"{os.getpid()} {memory} {secret.hex()}"), _CALLS)
 
 
 class Store(tw.Service):
-    """Gives long answers."""
-
     @tw.method
     async def load(self) -> bytes:
-        """Give one."""
         return bytes(_ANSWER_BYTES)
 
 
-def look(target: Target) -> list[str]:
-    """Serve the store while that goes on, and load from it."""
-    return asyncio.run(_look(target))
-
-
-async def _look(target: Target) -> list[str]:
+async def look(target: Target) -> list[str]:
     problems = []
     async with (
         tw.Node(target.tide, name="store", token=TOKENS["good"], config=_CONFIG) as server,

@@ -29,7 +29,6 @@ _PRIME = 2**61 - 1
 
 
 def attack(target: Target) -> None:
-    """Call with all of them, and do so again."""
     link = target.joined()
     drained(link.socket)
     values, exchange = list(payloads()), 1 << 32
@@ -64,20 +63,13 @@ def _extension(kind: int, data: bytes) -> bytes:
     return b"\xc9" + struct.pack(">IB", len(data), kind) + data
 
 
-def look(target: Target) -> list[str]:
-    """Serve meanwhile, and see for how long the event loop stands still."""
-    return asyncio.run(_look(target))
-
-
 class Sink(tw.Service):
-    """It takes what comes."""
-
     @tw.method
     async def take(self, value: object) -> None:
         """Take it."""
 
 
-async def _look(target: Target) -> list[str]:
+async def look(target: Target) -> list[str]:
     longest, last = 0.0, time.monotonic()
     async with tw.Node(target.tide, name="sink", token=TOKENS["good"]) as node:
         await node.serve(Sink(), name="sink", instance="one")

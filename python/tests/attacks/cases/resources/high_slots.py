@@ -15,7 +15,6 @@ MEMORY_MIB = 32
 
 
 def attack(target: Target) -> None:
-    """Join with all of them, and stay."""
     links = [target.joined() for _ in range(200)]
     for link in links:
         link.send(frame(SUBSCRIBE, subscribed(b"raw.high"), id=1 << 32 | 65_535))

@@ -19,7 +19,6 @@ link.
 
 
 def attack(target: Target) -> None:
-    """Announce, then ask."""
     link, asker = target.joined(), target.joined()
     with contextlib.suppress(OSError):
         for number in range(10_000):

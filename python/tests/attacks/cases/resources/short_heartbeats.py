@@ -19,7 +19,6 @@ SHARE = 0.5
 
 
 def attack(target: Target) -> None:
-    """Join with all of them, and stay."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     links = [target.joined("all", **{"heartbeat-ms": "50"}) for _ in range(NODES)]
@@ -27,12 +26,7 @@ def attack(target: Target) -> None:
     del links
 
 
-def look(target: Target) -> list[str]:
-    """Count what the hub works for them, once they are there."""
-    return asyncio.run(_look(target))
-
-
-async def _look(target: Target) -> list[str]:
+async def look(target: Target) -> list[str]:
     end = time.monotonic() + 30
     async with tw.Node(target.tide, name="counter", token=TOKENS["good"]) as node:
         while (count := sum(one.user == "all" for one in await node.nodes())) < NODES:

@@ -17,7 +17,6 @@ CONNECTIONS = 2_000
 
 
 def attack(target: Target) -> None:
-    """Connect, and stay."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     links = []
@@ -28,7 +27,6 @@ def attack(target: Target) -> None:
 
 
 def look(target: Target) -> list[str]:
-    """Join a few times."""
     problems = []
     for _ in range(10):
         began = time.monotonic()

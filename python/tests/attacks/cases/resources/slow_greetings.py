@@ -15,7 +15,6 @@ MEMORY_MIB = 64
 
 
 def attack(target: Target) -> None:
-    """Send a little to each in turn."""
     said = hello(token="m" * 8_000)
     links = []
     with contextlib.suppress(OSError):

@@ -15,7 +15,6 @@ MEMORY_MIB = 128
 
 
 def attack(target: Target) -> None:
-    """Read a byte every ten milliseconds."""
     reader = target.joined()
     reader.send(frame(SUBSCRIBE, subscribed(b"raw.loud"), id=1 << 32))
     reader.receive()

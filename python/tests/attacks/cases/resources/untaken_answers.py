@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator
 
 import tidewire as tw
-from link_frames import CALL, FAIL, called, frame
+from link_frames import CALL, FAIL, Raw, called, frame
 
 from attacks.target import TOKENS, Target
 
@@ -21,19 +21,23 @@ _PATIENCE_S = 30.0
 
 
 def attack(target: Target) -> None:
-    """Ask, ask again for what is refused, and read on, but give no window for any answer."""
-    link = target.joined("all")
-    generations = [1] * _CALLS
+    ask_all(target.joined("all"), _CALLS)
+
+
+def ask_all(link: Raw, calls: int) -> None:
+    """Make so many calls at once, and make those again that fail: the store is not served yet, or
+    there is no room.
+    """
+    generations = [1] * calls
 
     def ask(slot: int) -> None:
         exchange = generations[slot] << 32 | slot
         link.send(frame(CALL, called(b"svc.store.real.load", deadline_ms=0), b"\x92\x90\x80", id=exchange))
 
-    for slot in range(_CALLS):
+    for slot in range(calls):
         ask(slot)
     while (came := link.receive()) is not None:
         if came[0] == FAIL:
-            # It is not served yet, or there is no room.
             slot = came[1] & 0xFFFF_FFFF
             generations[slot] += 1
             time.sleep(0.002)
@@ -49,7 +53,6 @@ class Store(tw.Service):
 
     @tw.method
     async def load(self) -> bytes:
-        """Give one."""
         self.asked += 1
         if self.asked == _CALLED_LEAST:
             self.flooded.set()
@@ -57,17 +60,11 @@ class Store(tw.Service):
 
     @tw.method
     async def load_all(self) -> AsyncIterator[bytes]:
-        """Give some."""
         for _ in range(_READ):
             yield bytes(_ANSWER_BYTES)
 
 
-def look(target: Target) -> list[str]:
-    """Serve the store while that goes on, and load from it."""
-    return asyncio.run(_look(target))
-
-
-async def _look(target: Target) -> list[str]:
+async def look(target: Target) -> list[str]:
     problems: list[str] = []
     store = Store()
     async with (
