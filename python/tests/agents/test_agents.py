@@ -26,6 +26,18 @@ async def test_a_request_gets_whatever_the_handler_returns(node: tw.Node, value:
         assert await asker.request(value, to=to) is value
 
 
+def test_a_message_is_handled_before_those_of_lower_priority(node: tw.Node) -> None:
+    gate, sender = Gate(node), node.agent(nothing, id="sender")
+    gate.hold(sender)
+    lanes = ("low", "normal", "high", "urgent")
+    for lane in lanes:
+        sender.tell(lane, to="gate", priority=lane)
+        sender.sync.send(lane, to="gate", priority=lane)
+    gate.open.set()
+    gate.agent.sync.stop()
+    assert gate.seen == [lane for lane in reversed(lanes) for _ in range(2)]
+
+
 @pytest.mark.promise("P11.5")
 def test_nobody_to_send_to_is_an_error_at_the_call(node: tw.Node) -> None:
     sender = node.agent(nothing, id="sender", type="t")

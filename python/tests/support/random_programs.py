@@ -270,8 +270,6 @@ def _number(message: object) -> int:
 
 
 async def run_on_loop(program: Program) -> None:
-    # With -X dev asyncio reports what takes longer, and how busy the machine is decides that.
-    asyncio.get_running_loop().slow_callback_duration = WATCHDOG_S
     began = 0.0
     waiting: list[asyncio.Future[Any]] = []
 
@@ -380,6 +378,8 @@ def count_returned(program: Program, ledger: tw.Ledger) -> None:
 def run(number: int, loop: str) -> list[str]:
     """Run one program, and return what is wrong."""
     logging.getLogger("tidewire").setLevel(logging.CRITICAL)
+    # With -X dev asyncio warns of what takes long, and how busy the machine is decides that.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
     faulthandler.dump_traceback_later(WATCHDOG_S - 5, exit=True)
     program = Program(number)
     if loop == "threads":

@@ -184,9 +184,7 @@ async def test_an_error_has_a_code_and_a_reason() -> None:
             await node.serve(Office())
             await offered(plain)
             code, line, problem = await refused(plain, "svc.shop.fail")
-            assert (code, problem["error"]) == (500, "builtins:ValueError") and line.endswith(
-                "ValueError: no such thing"
-            )
+            assert (code, problem["error"], line) == (500, "builtins:ValueError", "no such thing")
             code, line, _ = await refused(plain, "svc.shop.buy", [{"item": "pen", "count": "many"}])
             assert code == 400 and "count" in line
             code, line, _ = await refused(plain, "svc.shop.buy", 7)
