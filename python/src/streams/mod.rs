@@ -3,6 +3,7 @@
 
 mod arguments;
 pub mod command;
+pub mod command_worker;
 pub mod durable_subscription;
 pub mod inboxes;
 pub mod lease;
@@ -22,10 +23,11 @@ use tidewire_backend::home::{
     HomeResult, NewMessage, Order, Purge, Read, Settle, Settlement, StreamSettings, Watch, pending_answer,
 };
 use tidewire_node::Node;
-use tidewire_node::streams::{CommandRecord, CommandStore, Lease, LeaseOptions, NewCommand, Report};
+use tidewire_node::streams::{CommandRecord, CommandStore, Lease, LeaseOptions, NewCommand};
 use tidewire_proto::subject::Subject;
 
 use crate::actors::engine::Engine;
+use crate::change_counter::PyChangeCounter;
 use crate::interpreter::PerProcessOwned;
 use crate::interpreter::attach::detach;
 use crate::link::Link;
@@ -33,6 +35,7 @@ use crate::pending::Pending;
 
 pub use arguments::subject;
 use arguments::{expected, pattern, patterns};
+use command_worker::CommandWorker;
 use lease::{HeldLease, seconds};
 pub use results::home_error;
 use results::{
@@ -401,10 +404,18 @@ impl StreamHome {
         }))
     }
 
-    /// Gives the name of the consumer with the tokens of a command.
-    fn command_consumer(&self, service: String, command: String, priority: String) -> Pending {
-        let call = |store: Arc<CommandStore>| async move { store.consumer(&service, &command, &priority).await };
-        self.command("consumer", call, |py, name| name.into_py_any(py))
+    /// Begins a worker of a command. Gives a `CommandWorker`.
+    fn command_worker(
+        &self,
+        engine: &Engine,
+        options: command_worker::Options,
+        begin: Py<PyAny>,
+        changed: &PyChangeCounter,
+        log: Py<PyAny>,
+    ) -> Pending {
+        let worker = CommandWorker::new(self.commands(), engine, options, begin, Arc::clone(&changed.0), log);
+        let opened = async move { worker.worker().open().await.map(|()| worker) };
+        pending("worker", opened, |py, worker| worker.into_py_any(py))
     }
 
     /// Gives the id.
@@ -443,27 +454,6 @@ impl StreamHome {
         self.command("retry", |store| async move { store.renew(&id).await }, truth)
     }
 
-    fn command_begin(&self, id: String, token: u64, worker: String, retries: u32, keep_us: u64) -> Pending {
-        let call = |store: Arc<CommandStore>| async move { store.begin(&id, token, &worker, retries, keep_us).await };
-        self.command("begin", call, command::begun)
-    }
-
-    fn command_end(&self, id: String, attempt: u32, outcome: &str, end: command::EndedAttempt) -> Pending {
-        let (outcome, end) = (command::outcome(outcome), command::attempt_end(end));
-        let call = |store: Arc<CommandStore>| async move { store.end(&id, attempt, outcome, end).await };
-        self.command("end", call, command::token_end)
-    }
-
-    /// Waits until an attempt is to end. Gives true if its command is cancelled.
-    fn command_interrupted(&self, id: String, attempt: u32, revision: u64) -> Pending {
-        let call = |store: Arc<CommandStore>| async move { store.interrupted(&id, attempt, revision).await };
-        self.command("interrupted", call, truth)
-    }
-
-    fn command_report(&self, id: String, report: Report) -> Pending {
-        self.command("report", |store| async move { store.report(&id, report).await }, nothing)
-    }
-
     fn command_reported(&self, id: String, after: u64) -> Pending {
         self.command("progress", |store| async move { store.reported(&id, after).await }, command::reported)
     }
@@ -474,11 +464,6 @@ impl StreamHome {
 
     fn command_infos(&self) -> Pending {
         self.command("commands", |store| async move { store.infos().await }, command::infos)
-    }
-
-    /// Removes tokens of ended commands.
-    fn command_tidy(&self) -> Pending {
-        self.command("tidy", |store| async move { store.tidy().await }, nothing)
     }
 
     /// Acquires a lease. Gives a `HeldLease`. `timeout_s`: None for any time. `tied`: a hub

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import threading
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ class Books(tw.Service):
         self.going_on = asyncio.Event()
         self.broken = False
         self.calls: list[tuple[Any, ...]] = []
+        with contextlib.suppress(RuntimeError):
+            self.loop = asyncio.get_running_loop()
 
     @tw.command(exclusive="key", concurrency=4)
     async def reindex(self, shard: int, progress: tw.Progress, *, wait: bool = False) -> Report:
@@ -61,7 +64,7 @@ class Books(tw.Service):
 
     @tw.command(retries=0)
     def patient(self, progress: tw.Progress) -> None:
-        self.inside.put_nowait((progress.id, progress.attempt))
+        self.loop.call_soon_threadsafe(self.inside.put_nowait, (progress.id, progress.attempt))
         while True:
             progress(0.1)
             self.pause.wait(0.01)

@@ -5,15 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidewire._limits import COMMAND_LEASE_MS
-
-QUEUE = "tidewire-commands"
-"""The stream of tokens."""
 SERVICE = "tidewire-commands"
 """The name under which a hub serves its commands to nodes of all languages."""
-PRIORITIES = ("urgent", "high", "normal", "low")
 STAGES = ("queued", "running", "succeeded", "failed", "cancelled")
-LEASE_S = COMMAND_LEASE_MS.default / 1_000
 
 
 @dataclass(frozen=True)

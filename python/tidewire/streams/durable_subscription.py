@@ -94,6 +94,11 @@ class DurableSubscription:
         # the stream.
         self.fetched = self.handled = self.returned = 0
 
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Numbers of fetched, handled and returned events."""
+        return self.fetched, self.handled, self.returned
+
     # Its life
 
     async def open(self) -> None:

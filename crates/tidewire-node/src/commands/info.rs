@@ -106,7 +106,7 @@ fn some_time<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<SystemT
 }
 
 /// A time as a value that all languages read.
-fn moment_of(time: SystemTime) -> Value {
+pub(super) fn moment_of(time: SystemTime) -> Value {
     let us = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
     Value::Timestamp(us)
 }

@@ -150,7 +150,7 @@ pub(super) fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
-fn time_at(us: u64) -> SystemTime {
+pub(super) fn time_at(us: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_micros(us)
 }
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 use futures_core::Stream;
 use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult};
 
-use super::info::{CommandInfo, State};
-use super::record::{Report, SERVICE, WAIT_US};
+use super::info::{CommandInfo, State, moment_of};
+use super::record::{Report, SERVICE, WAIT_US, time_at};
 use super::store::{CommandStore, NewCommand, Reported};
 use crate::delay::Delay;
 use crate::node::core::Runner;
@@ -46,7 +46,7 @@ pub(crate) fn service(home: &Arc<HomeSlot>, leaving: &Arc<StopSignal>, runner: &
         })
         .stream("progress", &["id"], move |_, id| {
             Unfold::new((progress.clone(), ReportPosition::first(id)), |(calls, mut at)| {
-                Box::pin(async move { Ok(calls.next_report(&mut at).await?.map(|report| (report, (calls, at)))) })
+                Box::pin(async move { Ok(calls.next_report(&mut at).await?.map(|report| (sent(report), (calls, at)))) })
             })
         })
         .method("info", &["id"], move |_, id: String| {
@@ -157,6 +157,11 @@ impl Calls {
         });
         Ok(infos)
     }
+}
+
+/// A report as its readers receive it.
+fn sent((fraction, note, attempt, time_us): Report) -> (f64, String, u32, Value) {
+    (fraction, note, attempt, moment_of(time_at(time_us)))
 }
 
 /// The service, the command and the stage of the commands in a list.

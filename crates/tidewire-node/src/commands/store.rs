@@ -10,11 +10,12 @@ use tidewire_backend::home::{
     BucketSettings, ConsumerSettings, Entry, Expect, Full, Home, HomeError, HomeErrorKind, HomeResult, Purge, Start,
     StreamSettings, Watch,
 };
-use tidewire_core::stream::command::{Begin, Command, End, Outcome, Stage};
+use tidewire_core::stream::command::{Begin, Command, End, Stage};
 use tidewire_engine::raw::Mutex;
 use tidewire_proto::generated::limits::{COMMAND_ARGUMENT_BYTES, COMMAND_LEASE_MS, COMMANDS_QUEUED};
 use tidewire_proto::subject::Pattern;
 
+use super::attempt::AttemptEnd;
 use super::info::CommandInfo;
 use super::record::{CommandRecord, ENDS, PAGE, QUEUE, Report, WAIT_US, now_us, progress_key, state_key};
 use super::watch::CommandWatch;
@@ -80,21 +81,6 @@ pub enum TokenEnd {
     Stale,
 }
 
-/// Result of an attempt, as it is stored.
-#[derive(Clone, Debug, Default)]
-pub struct AttemptEnd {
-    /// The result as it travels.
-    pub result: Option<Vec<u8>>,
-    /// The error as it travels.
-    pub error: Option<Vec<u8>>,
-    /// The error in one line.
-    pub error_text: Option<String>,
-    /// The traceback of the error.
-    pub traceback: Option<String>,
-    /// The newest report.
-    pub report: Option<Report>,
-}
-
 /// State of the reports of a command.
 #[derive(Clone, Debug)]
 pub struct Reported {
@@ -113,6 +99,10 @@ impl CommandStore {
         let opened = Arc::clone(&home);
         let stores = Opening::new(move || Box::pin(open(Arc::clone(&opened))));
         Self { watch: CommandWatch::new(Arc::clone(&home)), home, stores, consumers: Mutex::default() }
+    }
+
+    pub(super) fn home(&self) -> &Arc<dyn Home> {
+        &self.home
     }
 
     /// The name of the consumer with the tokens of a command; it is made if it is not there.
@@ -304,10 +294,10 @@ impl CommandStore {
     }
 
     /// Stores the end of an attempt.
-    pub async fn end(&self, id: &str, attempt: u32, outcome: Outcome, end: AttemptEnd) -> HomeResult<TokenEnd> {
+    pub async fn end(&self, id: &str, attempt: u32, end: AttemptEnd, report: Option<Report>) -> HomeResult<TokenEnd> {
         let decide = |record: &mut CommandRecord| {
             let mut machine = record.machine();
-            let next = machine.ended(attempt, outcome);
+            let next = machine.ended(attempt, end.outcome);
             if next == End::Stale {
                 return (next, None);
             }
@@ -317,7 +307,7 @@ impl CommandStore {
                 (record.error_text, record.traceback) = (end.error_text, end.traceback);
             }
             record.result = end.result.map(Bytes).or(record.result.take());
-            record.progress = end.report.or(record.progress.take());
+            record.progress = report.clone().or(record.progress.take());
             if machine.stage.is_over() {
                 record.ended_us = Some(now_us());
             }
@@ -574,7 +564,7 @@ fn invalid(text: impl Into<String>) -> HomeError {
 }
 
 /// 128 bits in hexadecimal digits.
-fn hash(parts: &[&[u8]]) -> String {
+pub(super) fn hash(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     parts.iter().for_each(|part| hash.update(part));
     hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()

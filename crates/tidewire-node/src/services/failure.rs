@@ -52,15 +52,20 @@ impl Failure {
 
     /// The code and the payload on the wire: a text or a value.
     pub(crate) fn payload(&self) -> (ErrorCode, Blob) {
-        let text = |text: &str| Blob::new(text.as_bytes().to_vec(), Vec::new());
-        if let Some(code) = self.refusal {
-            return (code, text(&self.message));
+        match self.refusal {
+            Some(code) => (code, Blob::new(self.message.as_bytes().to_vec(), Vec::new())),
+            None => (ErrorCode::RemoteError, self.value()),
         }
-        let fields = [("type", &self.type_name), ("message", &self.message)];
+    }
+
+    /// The failure as a value.
+    pub(crate) fn value(&self) -> Blob {
+        let refused = self.refusal.map(|code| format!("tidewire.errors:{}", code.name()));
+        let fields = [("type", refused.as_ref().unwrap_or(&self.type_name)), ("message", &self.message)];
         let mut fields: Vec<_> = fields.map(|(key, text)| (Value::from(key), Value::from(text.as_str()))).into();
         fields.push(("args".into(), Value::Tuple(vec![self.message.as_str().into()])));
         let blob = values::write("the error", &Value::Error(fields));
-        (ErrorCode::RemoteError, blob.unwrap_or_else(|_| text("the error itself could not be sent")))
+        blob.unwrap_or_else(|_| Blob::new(b"the error itself could not be sent".to_vec(), Vec::new()))
     }
 
     /// In a line, as a dead letter has it.

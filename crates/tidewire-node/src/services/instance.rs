@@ -9,9 +9,12 @@ use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Handler, OutgoingPayload, Published};
 use tidewire_proto::generated::errors::ErrorCode;
 
+use crate::commands::worker::CommandWorker;
 use crate::discovery::{MethodInfo, Visibility};
+use crate::error::Error;
 use crate::node::core::{Core, Runner};
 use crate::objects::ExportPin;
+use crate::pending::ResultSlot;
 use crate::services::context::{ORIGIN, PUBLIC};
 use crate::services::events::Listener;
 use crate::services::handler_run;
@@ -34,6 +37,7 @@ pub(crate) struct ServiceInstance {
     waiting_max: usize,
     listeners: OnceLock<Vec<Arc<Listener>>>,
     durables: OnceLock<Vec<Arc<DurableSubscription>>>,
+    workers: OnceLock<Vec<OpenedWorker>>,
     pub counts: Counts,
 }
 
@@ -56,6 +60,9 @@ impl Method {
         matches!(self.handling, MethodHandler::Stream(_))
     }
 }
+
+/// A worker of commands, and the slot that is filled once it has begun.
+type OpenedWorker = (Arc<CommandWorker>, Arc<ResultSlot<()>>);
 
 /// Outcomes of calls, as counters.
 #[derive(Default)]
@@ -130,6 +137,7 @@ impl ServiceInstance {
             waiting_max: limits.waiting,
             listeners: OnceLock::new(),
             durables: OnceLock::new(),
+            workers: OnceLock::new(),
             counts: Counts::default(),
         }
     }
@@ -180,21 +188,40 @@ impl ServiceInstance {
         self.durables.get().map_or(&[], Vec::as_slice)
     }
 
+    /// Begins to run commands.
+    pub fn work(&self, workers: impl Iterator<Item = Arc<CommandWorker>>) {
+        let workers = self.workers.get_or_init(|| workers.map(|worker| (worker, Arc::default())).collect());
+        for (worker, opened) in workers {
+            let (worker, opened, runner) = (Arc::clone(worker), Arc::clone(opened), Arc::clone(&self.runner));
+            self.runner.spawn(Box::pin(async move {
+                runner.beat();
+                opened.end(worker.open().await.map_err(Error::from));
+            }));
+        }
+    }
+
+    pub fn workers(&self) -> &[OpenedWorker] {
+        self.workers.get().map_or(&[], Vec::as_slice)
+    }
+
     /// Fetches no more events of streams, and ends all streams of callers, as they may last for
     /// ever.
     pub fn leave(&self) {
         self.durables().iter().for_each(|durable| durable.leave());
+        self.workers().iter().for_each(|(worker, _)| worker.drain());
         self.end(|running| running.is_stream);
     }
 
-    /// Returns events of streams that were not handled.
+    /// Returns events of streams that were not handled, and commands that have not ended.
     pub fn give_back(&self) {
         self.durables().iter().for_each(|durable| durable.cut());
+        self.workers().iter().for_each(|(worker, _)| worker.cut());
     }
 
-    /// True once all fetched stream messages are handled or given back, and this is stored.
+    /// True once all fetched events and commands are handled or given back, and this is stored.
     pub fn has_given_back(&self) -> bool {
         self.durables().iter().all(|durable| durable.is_over())
+            && self.workers().iter().all(|(worker, _)| worker.is_over())
     }
 
     /// Events dropped because the mailbox was full.

@@ -11,6 +11,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::grammar::{instance_subject, service_subject};
 
 use crate::calls::reply_slot::ReplySlot;
+use crate::commands::store::CommandStore;
 use crate::delay::until;
 use crate::discovery::InstanceInfo;
 use crate::error::Error;
@@ -88,6 +89,9 @@ async fn began(host: &ServiceInstance, places: Vec<Arc<ReplySlot>>) -> Result<()
     for durable in host.durables() {
         poll_fn(|context| durable.opened.poll(context)).await?;
     }
+    for (_, opened) in host.workers() {
+        poll_fn(|context| opened.poll(context)).await?;
+    }
     Ok(())
 }
 
@@ -134,11 +138,16 @@ fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<Repl
     }
     let events = std::mem::take(&mut service.events);
     let durables = std::mem::take(&mut service.durables);
+    let commands = std::mem::take(&mut service.commands);
     let registration = register(&core.link, &core.name, Arc::clone(&core.runner), service)?;
     let Registration { instance: host, subscriptions, answers: mut places } = registration;
     let events = listen(core, &host, &events, &mut places)?;
     let durables = durables.into_iter().map(|one| DurableSubscription::new(core, own_or_hub(core), &name, one));
     host.subscribe(core, durables.collect::<Result<_, _>>()?);
+    if !commands.is_empty() {
+        let store = Arc::new(CommandStore::new(own_or_hub(core)));
+        host.work(commands.into_iter().map(|command| command.worker(core, &store, &name)));
+    }
     let record = ServedRecord { host: Arc::clone(&host), _subscriptions: subscriptions, _events: events };
     let number = keep(core, record);
     (core.changes)(&format!("serves {:?}, instance {:?}", host.service, host.instance));

@@ -16,6 +16,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits::{self, Limit};
 
 use crate::calls::client::check_timeout;
+use crate::commands::command::Command;
 use crate::discovery::{InstanceInfo, MethodInfo, ServiceInfo, Visibility};
 use crate::error::Error;
 use crate::names;
@@ -70,6 +71,7 @@ pub struct Service {
     pub(crate) methods: Vec<(MethodInfo, MethodHandler)>,
     pub(crate) events: Vec<Event>,
     pub(crate) durables: Vec<DurableHandler>,
+    pub(crate) commands: Vec<Command>,
     pub(crate) instance: Option<String>,
     /// Its version and its metadata; the id follows.
     pub(crate) release: InstanceInfo,
@@ -89,6 +91,7 @@ impl Service {
             methods: Vec::new(),
             events: Vec::new(),
             durables: Vec::new(),
+            commands: Vec::new(),
             instance: None,
             release,
             limits: ConcurrencyLimits::default(),
@@ -238,6 +241,17 @@ impl Service {
         self
     }
 
+    /// Adds a command; see [`Command::new`].
+    pub fn with_command(mut self, command: Command) -> Self {
+        self.note(command.check());
+        if self.commands.iter().any(|known| known.name() == command.name()) {
+            let text = format!("command: {:?} is declared twice: give each its own name", command.name());
+            self.note(Err(Error::invalid(text)));
+        }
+        self.commands.push(command);
+        self
+    }
+
     /// Stores the first error, for `serve` to return.
     fn note(&mut self, checked: Result<(), Error>) {
         if let (None, Err(problem)) = (&self.problem, checked) {
@@ -249,10 +263,12 @@ impl Service {
         if let Some(problem) = &self.problem {
             return Err(problem.clone());
         }
-        let count = self.methods.len() + self.info.events.len();
+        let count = self.methods.len() + self.info.events.len() + self.commands.len();
         if !(1..=METHODS_MAX).contains(&count) {
-            let text =
-                format!("{}: {count} methods and events are not allowed: give 1 to {METHODS_MAX}", self.info.name);
+            let text = format!(
+                "{}: {count} methods, events and commands are not allowed: give 1 to {METHODS_MAX}",
+                self.info.name
+            );
             return Err(Error::invalid(text));
         }
         let metadata = self.release.metadata.iter().map(|(name, value)| (&**name, &**value));
@@ -437,7 +453,7 @@ impl fmt::Debug for Method {
     }
 }
 
-fn owned(names: &[&str]) -> Vec<String> {
+pub(crate) fn owned(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
@@ -457,7 +473,7 @@ fn check_parameters(method: &str, names: &[&str]) -> Result<(), Error> {
     Ok(())
 }
 
-fn arguments<A: DeserializeOwned>(input: &[u8], names: &[String]) -> Result<A, Failure> {
+pub(crate) fn arguments<A: DeserializeOwned>(input: &[u8], names: &[String]) -> Result<A, Failure> {
     values::read_arguments(input, names).map_err(|wrong| {
         let code = if let Kind::Coded(code) = wrong.kind() { code } else { ErrorCode::InvalidArgument };
         Failure::refusal(code, wrong.to_string())

@@ -344,6 +344,7 @@ impl Stream for LeasedItems {
 fn standby(core: &Arc<Core>, service: &Service, instance: &str) -> Service {
     let mut door = service.clone();
     (door.events, door.durables, door.info.events) = (Vec::new(), Vec::new(), Vec::new());
+    door.commands = Vec::new();
     door.instance = Some(format!("{STANDBY}{instance}"));
     for (info, handling) in &mut door.methods {
         *handling = forwarder(core, &service.info.name, info);

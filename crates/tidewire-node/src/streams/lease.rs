@@ -210,7 +210,16 @@ impl Lease {
     /// # Cancel safety
     /// As for [`Node::lease_with`](crate::Node::lease_with).
     pub fn acquire(home: Arc<dyn Home>, engine: EngineHandle, name: &str, options: LeaseOptions) -> Pending<Self> {
-        begin(home, Arc::new(Runner::inline(engine)), None, name, options)
+        Self::acquire_by(&home, &Arc::new(Runner::inline(engine)), name, options)
+    }
+
+    pub(crate) fn acquire_by(
+        home: &Arc<dyn Home>,
+        runner: &Arc<Runner>,
+        name: &str,
+        options: LeaseOptions,
+    ) -> Pending<Self> {
+        begin(Arc::clone(home), Arc::clone(runner), None, name, options)
     }
 
     /// Its name.

@@ -1,14 +1,17 @@
 //! Commands at hubs of Rust and of Python: started, followed and found again by their ids.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tidewire_node::streams::{CommandRun, Stage, StartOptions};
-use tidewire_node::{ErrorCode, Node, NodeOptions, Priority};
+use tidewire_node::streams::{Command, CommandRun, Stage, StartOptions};
+use tidewire_node::{ErrorCode, Failure, Node, NodeOptions, Priority, Service};
+use tokio::sync::{Semaphore, mpsc};
 
-use crate::hubs::Folder;
-use crate::support::in_time;
+use crate::hubs::{Folder, Place};
 use crate::support::python::Python;
+use crate::support::{in_time, join};
 
 /// A hub with a data folder, a worker of Python, and a node that has joined the hub. Commands
 /// complete once the test lets them.
@@ -111,4 +114,130 @@ fn a_hub_without_a_place_for_commands_is_named() {
     let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).wait().expect("a hub");
     let told = hub.commands().start("books", "audit", &1).wait().expect_err("it has none");
     assert!(told.code() == ErrorCode::NoResponders && told.to_string().contains("tidewire up --data DIR"), "{told}");
+}
+
+/// The commands of a service of Rust. Each attempt says that it has begun, and waits for a permit.
+#[derive(Clone)]
+struct Books {
+    begun: mpsc::UnboundedSender<(String, u32)>,
+    permits: Arc<Semaphore>,
+    at_once: Arc<AtomicU32>,
+}
+
+impl Books {
+    fn new() -> (Self, mpsc::UnboundedReceiver<(String, u32)>) {
+        let (begun, attempts) = mpsc::unbounded_channel();
+        (Self { begun, permits: Arc::new(Semaphore::new(0)), at_once: Arc::default() }, attempts)
+    }
+
+    fn service(&self) -> Service {
+        let (books, audits) = (self.clone(), self.clone());
+        let reindex = Command::new("reindex", &["shard", "name"], move |run, (shard, name): (u32, Option<String>)| {
+            let books = books.clone();
+            async move {
+                books.begun.send((run.id().to_owned(), run.attempt()))?;
+                run.report(0.5, "half");
+                assert_eq!(books.at_once.fetch_add(1, Ordering::SeqCst), 0, "one of a key at a time");
+                let _busy = Busy(&books.at_once);
+                books.permits.acquire().await?.forget();
+                Ok((shard, name.unwrap_or_else(|| "all".to_owned())))
+            }
+        });
+        let audit = Command::new("audit", &["fails"], move |run, fails: u32| {
+            audits.begun.send((run.id().to_owned(), run.attempt())).expect("the test reads");
+            async move {
+                if run.attempt() <= fails {
+                    return Err(Failure::new("books:Broken", "no balance"));
+                }
+                Ok(run.attempt())
+            }
+        });
+        let slow = Command::new("slow", &[], |_, ()| std::future::pending::<Result<(), Failure>>());
+        Service::new("books")
+            .with_command(reindex.exclusive_by_key().concurrency(4))
+            .with_command(audit.retries(1))
+            .with_command(slow.retries(0).timeout(Duration::from_millis(20)))
+    }
+}
+
+/// Counts an attempt until it has ended or was dropped.
+struct Busy<'a>(&'a AtomicU32);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_service_of_rust_runs_commands_with_reports_keys_and_retries() {
+    let place = Place::new();
+    let (books, mut begun) = Books::new();
+    let worker = join(&place.hub, "worker");
+    worker.serve(books.service()).wait().expect("it is served");
+    let commands = place.node.commands();
+    let keyed = || StartOptions::default().key("north");
+    let runs: Vec<_> =
+        (0..2).map(|shard| in_time(commands.start_with("books", "reindex", &(shard, "x"), keyed()))).collect();
+    let (first, attempt) = begun.blocking_recv().expect("one begins");
+    let report = in_time_report(&commands.find(&first));
+    assert_eq!((report, attempt), ((0.5, "half".to_owned()), 1));
+    assert_eq!(in_time(commands.find(&first).info()).worker.as_deref(), Some("worker"));
+    books.permits.add_permits(2);
+    for (shard, run) in runs.iter().enumerate() {
+        assert_eq!(in_time(run.result::<(usize, String)>()), (shard, "x".to_owned()));
+    }
+    assert_eq!(in_time(in_time(commands.start("books", "audit", &1)).result::<u32>()), 2, "it is retried");
+    let failed = in_time(commands.start("books", "audit", &2));
+    let error = failed.result::<()>().wait().expect_err("it fails twice");
+    assert_eq!(error.remote().map(|raised| raised.type_name.as_str()), Some("books:Broken"));
+    let info = in_time(failed.info());
+    assert_eq!((info.stage, info.attempt, info.error.as_str()), (Stage::Failed, 2, "books:Broken: no balance"));
+    let unfit = in_time(commands.start("books", "audit", &"many"));
+    assert_eq!(unfit.result::<()>().wait().expect_err("it is no number").code(), ErrorCode::InvalidArgument);
+    assert_eq!(in_time(unfit.info()).attempt, 1, "another attempt would not fit either");
+    let late = in_time(commands.start("books", "slow", &())).result::<()>().wait();
+    assert_eq!(late.expect_err("its time is over").code(), ErrorCode::TaskTimeout);
+}
+
+/// The first report of a command that runs.
+fn in_time_report(run: &CommandRun) -> (f64, String) {
+    let report = run.progress().next_blocking().expect("it reports").expect("the hub is there");
+    (report.fraction, report.note)
+}
+
+#[test]
+fn a_running_command_is_cancelled_and_a_service_that_stops_gives_its_command_to_another() {
+    let place = Place::new();
+    let (books, mut begun) = Books::new();
+    let [first, second] = ["first", "second"].map(|name| join(&place.hub, name));
+    let served = first.serve(books.service()).wait().expect("it is served");
+    let commands = place.node.commands();
+    let run = in_time(commands.start("books", "reindex", &(1,)));
+    begun.blocking_recv().expect("it begins");
+    assert!(in_time(run.cancel()));
+    assert_eq!(run.result::<()>().wait().expect_err("it is cancelled").code(), ErrorCode::CallCancelled);
+    let moved = in_time(commands.start("books", "reindex", &(2,)));
+    assert_eq!(begun.blocking_recv(), Some((moved.id().to_owned(), 1)));
+    served.stop(Duration::ZERO).wait().expect("it stops");
+    second.serve(books.service()).wait().expect("it is served");
+    assert_eq!(begun.blocking_recv(), Some((moved.id().to_owned(), 1)), "the attempt does not count");
+    books.permits.add_permits(1);
+    assert_eq!(in_time(moved.result::<(u32, String)>()), (2, "all".to_owned()));
+    assert_eq!(in_time(moved.info()).worker.as_deref(), Some("second"));
+}
+
+#[test]
+fn commands_that_cannot_be_served_are_named() {
+    let place = Place::new();
+    let command = |name: &str| Command::new(name, &[], |_, ()| async move { Ok(()) });
+    let cases = [
+        (Service::new("books").with_command(command("a.b")), "method: \"a.b\" is not allowed"),
+        (Service::new("books").with_command(command("x").concurrency(0)), "concurrency"),
+        (Service::new("books").with_command(command("x")).with_command(command("x")), "declared twice"),
+    ];
+    for (service, wanted) in cases {
+        let error = place.node.serve(service).wait().expect_err("it is refused");
+        assert!(error.to_string().contains(wanted), "{error}");
+    }
 }

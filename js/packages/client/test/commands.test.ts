@@ -127,7 +127,7 @@ describe("a hub with a data folder, for commands and leases", { timeout: 120_000
 	test("what is not allowed is refused with its name", async () => {
 		const commands = await node.commands();
 		const start = (options: object): Promise<unknown> => commands.start("books", "close_year", [1], options);
-		await assert.rejects(commands.start("books", "a.b"), /command: .*'a\.b' is not allowed/);
+		await assert.rejects(commands.start("books", "a.b"), /command: "a\.b" is not allowed/);
 		await assert.rejects(commands.start("books", "close_year", 7 as never), /args: 7 is not allowed/);
 		await assert.rejects(commands.start("books", "close_year", [Symbol("x")]), /books\.close_year\[0\]\[0\]: a symbol/);
 		await assert.rejects(start({ id: "two words" }), InvalidArgument);

@@ -77,7 +77,7 @@ class DurableHandlers:
             )
         for command, bound in commands:
             self._handlings.append(
-                CommandWorker(host, node._command_home(), bound, command.mark, dispatcher, self.rests.ring)
+                CommandWorker(host, node._command_home(), bound, command.mark, dispatcher, self.rests)
             )
         node._ensure_loop()
         node._waits_for.append(self)
@@ -144,8 +144,7 @@ class DurableHandlers:
         counts as given back.
         """
         yield LoopCall(self._node, self._stop(drain, timeout))
-        counts = [(one.fetched, one.handled, one.returned, 0) for one in self._handlings]
-        return Ledger.total([Ledger(*count) for count in counts])
+        return Ledger.total([Ledger(*one.counts, 0) for one in self._handlings])
 
     async def _open(self) -> None:
         for one in self._handlings:
