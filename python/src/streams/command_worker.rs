@@ -6,10 +6,9 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use tidewire_backend::home::{Teller, answer};
-use tidewire_core::stream::command::Outcome;
 use tidewire_engine::raw::Mutex;
 use tidewire_node::streams::{
-    Attempt, AttemptEnd, AttemptFuture, CommandHandler, CommandStore, CommandWorker as Worker, Interruption,
+    Attempt, AttemptEnd, AttemptFuture, CommandHandler, CommandStore, CommandWorker as Worker, Interruption, Outcome,
     WorkerOptions,
 };
 

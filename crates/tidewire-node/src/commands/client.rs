@@ -28,7 +28,7 @@ use crate::values::{self, Bytes, Value};
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The commands of the hub that a node has joined, a hub with a data folder or on NATS; made by
-/// [`Node::commands`]. Services with a [`Command`](super::command::Command) run them.
+/// [`Node::commands`]. Services with a [`Command`](super::Command) run them.
 ///
 /// ```no_run
 /// use tidewire_node::streams::StartOptions;

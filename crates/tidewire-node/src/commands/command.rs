@@ -112,7 +112,7 @@ impl Command {
         self
     }
 
-    /// Of the commands with one [key](super::client::StartOptions::key), only one runs at a time.
+    /// Of the commands with one [key](super::StartOptions::key), only one runs at a time.
     pub fn exclusive_by_key(mut self) -> Self {
         self.is_exclusive = true;
         self

@@ -9,14 +9,22 @@
 //! - [`service`]: the service of a hub, for clients of all languages.
 //! - [`client`]: the client of that service.
 
-pub mod attempt;
-pub mod client;
-pub mod command;
-pub mod info;
-pub mod record;
+mod attempt;
+mod client;
+mod command;
+mod info;
+mod record;
 mod service;
-pub mod store;
+mod store;
 mod watch;
-pub mod worker;
+mod worker;
 
+pub use attempt::{Attempt, AttemptEnd, Interruption};
+pub use client::{CommandProgress, CommandReports, CommandRun, Commands, Stage, StartOptions};
+pub use command::{Command, CommandContext};
+pub use info::CommandInfo;
+pub use record::{CommandRecord, Report};
 pub(crate) use service::service;
+pub use store::{Begun, CommandStore, NewCommand, Reported, TokenEnd};
+pub use tidewire_core::stream::command::Outcome;
+pub use worker::{AttemptFuture, CommandHandler, CommandWorker, WorkerOptions};

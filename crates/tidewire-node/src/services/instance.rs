@@ -9,7 +9,7 @@ use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Handler, OutgoingPayload, Published};
 use tidewire_proto::generated::errors::ErrorCode;
 
-use crate::commands::worker::CommandWorker;
+use crate::commands::CommandWorker;
 use crate::discovery::{MethodInfo, Visibility};
 use crate::error::Error;
 use crate::node::core::{Core, Runner};

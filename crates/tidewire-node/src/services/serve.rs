@@ -11,7 +11,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::grammar::{instance_subject, service_subject};
 
 use crate::calls::reply_slot::ReplySlot;
-use crate::commands::store::CommandStore;
+use crate::commands::CommandStore;
 use crate::delay::until;
 use crate::discovery::InstanceInfo;
 use crate::error::Error;

@@ -16,7 +16,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits::{self, Limit};
 
 use crate::calls::client::check_timeout;
-use crate::commands::command::Command;
+use crate::commands::Command;
 use crate::discovery::{InstanceInfo, MethodInfo, ServiceInfo, Visibility};
 use crate::error::Error;
 use crate::names;

@@ -67,13 +67,11 @@ mod wire_maps;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-pub use crate::commands::attempt::{Attempt, AttemptEnd, Interruption};
-pub use crate::commands::client::{CommandProgress, CommandReports, CommandRun, Commands, Stage, StartOptions};
-pub use crate::commands::command::{Command, CommandContext};
-pub use crate::commands::info::CommandInfo;
-pub use crate::commands::record::{CommandRecord, Report};
-pub use crate::commands::store::{Begun, CommandStore, NewCommand, Reported, TokenEnd};
-pub use crate::commands::worker::{AttemptFuture, CommandHandler, CommandWorker, WorkerOptions};
+pub use crate::commands::{
+    Attempt, AttemptEnd, AttemptFuture, Begun, Command, CommandContext, CommandHandler, CommandInfo, CommandProgress,
+    CommandRecord, CommandReports, CommandRun, CommandStore, CommandWorker, Commands, Interruption, NewCommand,
+    Outcome, Report, Reported, Stage, StartOptions, TokenEnd, WorkerOptions,
+};
 pub use bucket::{Bucket, BucketOptions, Entry, Watch};
 pub use consumer::{Consumer, ConsumerOptions};
 pub use durable::DurableHandler;
