@@ -8,14 +8,17 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_core::Stream;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
-use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 
+use crate::compression::encode;
 use crate::connection::Open;
 use crate::problem::{MEDIA_TYPE, Problem};
 
 /// Size of the parts of a long response; each part that the client takes counts as activity.
 const PART_BYTES: usize = 64 * 1024;
+/// Shorter answers are sent plain, and so are longer ones: the thread of the gateway compresses.
+const COMPRESSED_BYTES: std::ops::Range<usize> = 1_000..4 * 1024 * 1024;
 
 pub(crate) type Answer = Response<Body>;
 
@@ -87,6 +90,19 @@ impl HttpBody for Body {
             Content::Parts(_) => SizeHint::default(),
         }
     }
+}
+
+/// Compresses an answer if its client accepts that and it is text. Streams stay plain: each would
+/// hold the memory of an encoder.
+pub(crate) fn compressed(request: &HeaderMap, mut answer: Answer) -> Answer {
+    let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let is_text = ["text/", "json", "javascript", "svg"].iter().any(|part| kind.contains(part));
+    let bytes = answer.body().bytes().filter(|bytes| is_text && COMPRESSED_BYTES.contains(&bytes.len()));
+    if let Some((name, bytes)) = bytes.and_then(|bytes| encode(request, bytes)) {
+        answer.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(name));
+        *answer.body_mut() = Body::whole(bytes);
+    }
+    answer
 }
 
 /// An answer of this media type.

@@ -1,15 +1,17 @@
 //! `POST /services/NAME/METHOD`: calls of public methods.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::Method;
+use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::HeaderMap;
+use hyper::header::{CACHE_CONTROL, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
+use hyper::{Method, StatusCode};
 use tidewire_node::values::Value;
 use tidewire_node::{Client, MethodInfo};
 
-use crate::answer::{Answer, json};
+use crate::answer::{Answer, json, nothing};
 use crate::caller::{Caller, Instance};
 use crate::catalog::{Service, Services};
 use crate::headers::{check_json, passed, stream_form, timeout, trace};
@@ -17,32 +19,58 @@ use crate::json::{arguments, to_json};
 use crate::problem::Problem;
 use crate::request;
 use crate::routes::{RequestHead, only};
-use crate::schema::restore_integers;
+use crate::schema::{query_arguments, restore_integers};
 use crate::server::Shared;
-use crate::streams;
+use crate::{repeats, streams};
 
 pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead, body: Incoming) -> Result<Answer, Problem> {
     let [_, service, method] = head.path.as_slice() else {
         return Err(Problem::nothing(format!("{}: a call is POST /services/NAME/METHOD", head.shown_path())));
     };
-    only(head, &[Method::POST])?;
     let caller = Caller::of(shared, &head.headers).await?;
     let services = shared.catalog.services().await?;
     let (service, method) = found(&services, service, method)?;
+    only(head, if method.safe { &[Method::POST, Method::GET] } else { &[Method::POST] })?;
+    let is_get = head.method != Method::POST;
     let client = client(shared, &caller, service, method, head)?;
     let form = if method.stream { Some(stream_form(&head.headers)?) } else { None };
     let body = request::read(shared, body).await?;
-    check_json(&head.headers, &body.bytes)?;
-    let arguments = read_arguments(method, &body.bytes)?;
+    let bytes = if is_get { query_arguments(method, &head.query)?.into() } else { body.bytes.clone() };
+    if !is_get {
+        check_json(&head.headers, &bytes)?;
+    }
+    let arguments = read_arguments(method, &bytes)?;
     let done = match form {
         Some(form) => streams::of_method(shared, client.stream(&method.name, &arguments), form).await,
-        None => client
-            .call(&method.name, &arguments)
-            .await
-            .map(|result: Value| json(to_json(&result)))
-            .map_err(Problem::from),
+        None => {
+            let begin = || {
+                let call = client.call(&method.name, &arguments);
+                async { call.await.map(|result: Value| Bytes::from(to_json(&result))).map_err(Problem::from) }
+            };
+            let done = match repeats::key(&caller.user, &head.path, &head.headers)? {
+                Some(key) => shared.repeats.once(key, &bytes, begin).await,
+                None => begin().await,
+            };
+            done.map(json)
+        }
     };
-    done.map_err(|problem| problem.explained(&service.info.name, method, &body.bytes))
+    let answer = done.map_err(|problem| problem.explained(&service.info.name, method, &bytes))?;
+    Ok(if is_get { tagged(&head.headers, answer) } else { answer })
+}
+
+/// The answer with a tag of its content; 304 if the client has that content already.
+fn tagged(request: &HeaderMap, mut answer: Answer) -> Answer {
+    let Some(bytes) = answer.body().bytes() else { return answer };
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    let tag = format!("W/\"{:016x}\"", hasher.finish());
+    let known = request.get(IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
+    if known.is_some_and(|tags| tags.split(',').any(|one| one.trim() == tag || one.trim() == "*")) {
+        answer = nothing(StatusCode::NOT_MODIFIED);
+    }
+    answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    answer.headers_mut().extend(HeaderValue::from_str(&tag).ok().map(|tag| (ETAG, tag)));
+    answer
 }
 
 /// The arguments in a body, with the integers that the method wants.

@@ -25,7 +25,7 @@ pub(crate) enum StreamForm {
 }
 
 /// The media type of a header, in small letters and without parameters.
-fn media_type(value: &str) -> String {
+pub(crate) fn media_type(value: &str) -> String {
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn stream_form(headers: &HeaderMap) -> Result<StreamForm, Problem> {
 }
 
 /// The weight of a media type, in thousandths.
-fn quality(one: &str) -> u32 {
+pub(crate) fn quality(one: &str) -> u32 {
     let given = one.split(';').skip(1).find_map(|part| part.trim().strip_prefix("q="));
     given
         .and_then(|weight| weight.parse::<f32>().ok())

@@ -22,7 +22,11 @@ pub(crate) fn description(shared: &Shared, caller: &Caller, services: &Services)
         for method in &service.info.methods {
             if caller.may_call(&shared.access, service, &method.name) {
                 let path = format!("/services/{name}/{}", method.name);
-                paths.insert(path, json!({ "post": operation(name, method, &mut components) }));
+                let post = operation(name, method, &mut components);
+                let get = method.safe.then(|| query_operation(&post));
+                let mut operations = json!({ "post": post });
+                get.into_iter().for_each(|get| operations["get"] = get);
+                paths.insert(path, operations);
             }
         }
         tags.push(json!({ "name": name, "description": service.info.description }));
@@ -78,6 +82,20 @@ fn operation(service: &str, method: &MethodInfo, components: &mut Components) ->
         made["x-idempotent"] = true.into();
     }
     made
+}
+
+/// The operation of a safe method with its arguments in the query.
+fn query_operation(post: &Value) -> Value {
+    let mut get = post.clone();
+    let named = post["requestBody"]["content"]["application/json"]["schema"]["anyOf"][0].clone();
+    let required = |name: &str| named["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name));
+    let parameters = named["properties"].as_object().into_iter().flatten();
+    let parameters = parameters
+        .map(|(name, schema)| json!({ "name": name, "in": "query", "required": required(name), "schema": schema }));
+    get["parameters"] = parameters.collect();
+    get["operationId"] = format!("{}.get", post["operationId"].as_str().unwrap_or_default()).into();
+    get.as_object_mut().map(|get| get.shift_remove("requestBody"));
+    get
 }
 
 /// The arguments by name. Those of a parameter that takes all that follow have no name.

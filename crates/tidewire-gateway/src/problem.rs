@@ -17,6 +17,7 @@ pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 const NO_VALUE: &str = "an object as `RemoteObject`";
 
 /// Reason why a request fails.
+#[derive(Clone)]
 pub(crate) struct Problem {
     pub status: StatusCode,
     code: ErrorCode,

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use hyper::body::Incoming;
 use hyper::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCEPT_ENCODING, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, ALLOW, CONNECTION, HOST,
     HeaderMap, HeaderValue, ORIGIN, TRANSFER_ENCODING, VARY, X_CONTENT_TYPE_OPTIONS,
 };
@@ -15,7 +15,7 @@ use hyper::{Method, Request, StatusCode, Version};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::address::{host_of, is_plain};
-use crate::answer::{Answer, nothing, problem};
+use crate::answer::{Answer, compressed, nothing, problem};
 use crate::connection::{Connection, Open};
 use crate::counts::Route;
 use crate::problem::Problem;
@@ -51,10 +51,10 @@ pub(crate) async fn answer(
     let is_last = parts.version < Version::HTTP_2 && parts.headers.contains_key(TRANSFER_ENCODING);
     let origin = parts.headers.get(ORIGIN).cloned();
     let route = route_of(parts.uri.path());
-    let mut answer = match routed(&shared, route, parts, body).await {
-        Ok(answer) => answer,
-        Err(wrong) => problem(wrong),
-    };
+    let encodings =
+        parts.headers.get_all(ACCEPT_ENCODING).iter().map(|value| (ACCEPT_ENCODING, value.clone())).collect();
+    let answer = routed(&shared, route, parts, body).await.unwrap_or_else(problem);
+    let mut answer = compressed(&encodings, answer);
     let headers = answer.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     share(&shared, origin.as_ref(), headers);
@@ -133,7 +133,7 @@ fn is_allowed(shared: &Shared, origin: &HeaderValue, authority: &str) -> bool {
 
 /// Lets the page of an allowed origin read the answer. Others were refused before.
 fn share(shared: &Shared, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
-    headers.append(VARY, HeaderValue::from_static("origin"));
+    headers.append(VARY, HeaderValue::from_static("origin, accept-encoding"));
     let allowed = &shared.options.origins;
     let shown = origin.filter(|origin| {
         origin.to_str().is_ok_and(|origin| allowed.iter().any(|one| one == "*" || one.eq_ignore_ascii_case(origin)))

@@ -27,6 +27,7 @@ use crate::files::Files;
 use crate::gateway::GatewayError;
 use crate::mcp::Sessions;
 use crate::options::GatewayOptions;
+use crate::repeats::Repeats;
 use crate::routes;
 
 /// Connections that wait to be accepted.
@@ -44,6 +45,7 @@ pub(crate) struct Shared {
     pub files: Files,
     pub counting: Counting,
     pub sessions: Sessions,
+    pub repeats: Arc<Repeats>,
     /// True once the gateway stops.
     pub accepting: watch::Sender<bool>,
     pub ending: watch::Sender<bool>,
@@ -93,6 +95,7 @@ impl Server {
             files,
             counting: Counting::default(),
             sessions: Sessions::default(),
+            repeats: Arc::default(),
             accepting: watch::Sender::new(false),
             ending: watch::Sender::new(false),
             connections: Mutex::default(),

@@ -90,6 +90,9 @@ pub struct MethodInfo {
     pub stream: bool,
     /// True if the method may be called again when the outcome of a call is unknown.
     pub idempotent: bool,
+    /// True if the method changes nothing, so that a GET of HTTP may call it.
+    #[serde(default)]
+    pub safe: bool,
     /// Default timeout of a call, in seconds.
     pub timeout: Option<f64>,
     /// Permitted callers of the method.

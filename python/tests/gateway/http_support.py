@@ -66,6 +66,11 @@ class Shop(tw.Service):
             "order": Order("X"),
         }
 
+    @tw.method(safe=True)
+    async def find(self, text: str, most: int = 3, tags: list[str] | None = None) -> list[Any]:
+        """Say what was asked for."""
+        return [text * most, *(tags or [])]
+
     @tw.method
     async def digest(self, data: bytes, when: datetime.datetime | None = None) -> str:
         """Say which types have come."""

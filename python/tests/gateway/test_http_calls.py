@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -117,6 +119,45 @@ def test_errors_have_status_code_and_no_traceback(place: Site) -> None:
     assert late.problem == (504, "ask_timeout")
     for wrong in ("0", "-1", "soon", "1e300"):
         assert place.call("shop/echo", tidewire_timeout=wrong).problem == (400, "invalid_argument")
+
+
+def test_safe_methods_are_read_with_get(place: Site) -> None:
+    path = "/services/shop/find?text=1%2b&most=2.0&tags=%5b"
+    found = place.ask("GET", path)
+    assert (found.status, found.value) == (200, ["1+1+", "["])
+    again = place.ask("GET", path, if_none_match=found.headers["etag"])
+    assert (again.status, again.body, again.headers["etag"]) == (304, b"", found.headers["etag"])
+    assert place.ask("GET", "/services/shop/find?text=2", if_none_match=found.headers["etag"]).status == 200
+    wrong = place.ask("GET", "/services/shop/find?most=many&text=1&text=2")
+    assert wrong.problem == (400, "invalid_argument")
+    faults = place.ask("GET", "/services/shop/find?most=many").value["errors"]
+    assert {fault["pointer"] for fault in faults} == {"/text", "/most"}
+    told = place.ask("GET", "/openapi.json").value["paths"]["/services/shop/find"]
+    assert [one["name"] for one in told["get"]["parameters"] if one["required"]] == ["text"]
+
+
+def test_a_key_makes_a_call_happen_once(place: Site) -> None:
+    calls: list[int] = []
+    gate = threading.Event()
+
+    def pay(amount: int) -> int:
+        gate.wait(PATIENCE)
+        calls.append(amount)
+        if amount < 0:
+            raise ValueError("too little")
+        return len(calls)
+
+    bank = place.node.serve({"pay": pay}, name="bank", visibility="public")
+    with ThreadPoolExecutor() as threads:
+        both = [threads.submit(place.call, "bank/pay", 5, idempotency_key="a") for _ in range(2)]
+        gate.set()
+        assert [one.result().value for one in both] == [1, 1]
+    assert place.call("bank/pay", 6, idempotency_key="a").problem == (422, "invalid_argument")
+    assert place.call("bank/pay", 5, idempotency_key="b").value == 2
+    failed = [place.call("bank/pay", -1, idempotency_key="c").problem for _ in range(2)]
+    assert failed == [(500, "remote_error")] * 2
+    assert calls == [5, 5, -1]
+    bank.sync.stop()
 
 
 @pytest.mark.promise("P13.90")

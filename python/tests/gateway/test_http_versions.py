@@ -103,6 +103,19 @@ def test_the_page_loads_nothing_from_elsewhere(place: Site) -> None:
     assert "//" not in page.body.decode().replace("<!doctype html>", "")
 
 
+def test_answers_are_compressed_for_those_who_accept_it(place: Site) -> None:
+    text = "na" * 5_000
+    with httpx.Client(base_url=place.url, headers={"accept-encoding": "gzip"}) as client:
+        whole = client.post("/services/shop/echo", json=[text])
+        assert (whole.headers["content-encoding"], whole.json()) == ("gzip", text)
+        assert int(whole.headers["content-length"]) < 500
+    zstd = place.call("shop/echo", text, accept_encoding="gzip, zstd")
+    assert (zstd.headers["content-encoding"], zstd.body[:4]) == ("zstd", b"\x28\xb5\x2f\xfd")
+    plain = place.call("shop/echo", text, accept_encoding="gzip;q=0, br")
+    assert "content-encoding" not in plain.headers
+    assert "accept-encoding" in plain.headers["vary"]
+
+
 def test_metrics_count_what_happens(place: Site) -> None:
     def metrics() -> dict[str, float]:
         lines = place.ask("GET", "/metrics").body.decode().splitlines()

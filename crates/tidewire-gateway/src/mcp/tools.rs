@@ -84,7 +84,7 @@ fn tool(name: &str, service: &Service, method: &MethodInfo) -> Json {
         "title": title,
         "description": description,
         "inputSchema": schema,
-        "annotations": { "title": title, "idempotentHint": method.idempotent },
+        "annotations": { "title": title, "idempotentHint": method.idempotent, "readOnlyHint": method.safe },
     });
     if let Some(schema) = output_schema(method) {
         tool["outputSchema"] = schema;

@@ -10,6 +10,7 @@ const FAULTS: usize = 50;
 const LETTERS: usize = 60;
 
 /// A fault in a body.
+#[derive(Clone)]
 pub(crate) struct Fault {
     /// Its place, as a JSON pointer.
     pub pointer: String,

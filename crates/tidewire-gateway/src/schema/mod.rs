@@ -2,11 +2,13 @@
 
 mod faults;
 mod integers;
+mod query;
 
 use serde_json::Value as Json;
 
 pub(crate) use faults::{Fault, faults};
 pub(crate) use integers::restore_integers;
+pub(crate) use query::query_arguments;
 
 /// Levels of a schema that are followed: a recursive type has no end of its own.
 const DEPTH: usize = 64;

@@ -122,7 +122,12 @@ def method(function: Callable[Concatenate[Any, _P], _R], /) -> Method[_P, _R]: .
 
 @overload
 def method(
-    *, name: str | None = None, idempotent: bool = False, timeout: float | None = None, visibility: str | None = None
+    *,
+    name: str | None = None,
+    idempotent: bool = False,
+    timeout: float | None = None,
+    visibility: str | None = None,
+    safe: bool = False,
 ) -> Marker: ...
 
 
@@ -134,6 +139,7 @@ def method(
     idempotent: bool = False,
     timeout: float | None = None,
     visibility: str | None = None,
+    safe: bool = False,
 ) -> Any:
     """Mark a method of a service as one that can be called. Generators, plain or async, are
     streams.
@@ -145,6 +151,7 @@ def method(
         timeout: Seconds that a call may take where the caller says nothing.
         visibility: Allowed callers, if fewer than those of the service: "node", "private" or
             "public".
+        safe: True if it changes nothing: a GET of HTTP may call it, and it is idempotent.
 
     Raises:
         InvalidArgument: if the marked object is not a function. Other errors are raised when
@@ -152,7 +159,7 @@ def method(
     """
 
     def mark(function: Any) -> Any:
-        _marks_for(function, "method").append(MethodMark(name, idempotent, timeout, visibility))
+        _marks_for(function, "method").append(MethodMark(name, idempotent, timeout, visibility, safe))
         return function
 
     return mark if function is None else mark(function)

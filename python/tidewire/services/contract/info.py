@@ -24,6 +24,7 @@ class MethodInfo:
             caller.
         visibility: Allowed callers: "node", "private" or "public".
         notes: Remarks that the schemas can't express, such as types without a schema.
+        safe: True if it changes nothing, so that a GET of HTTP may call it.
     """
 
     name: str
@@ -35,6 +36,7 @@ class MethodInfo:
     timeout: float | None = None
     visibility: str = "private"
     notes: tuple[str, ...] = ()
+    safe: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values."""

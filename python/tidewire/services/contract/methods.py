@@ -31,6 +31,7 @@ class MethodMark:
     idempotent: bool = False
     timeout: float | None = None
     visibility: str | None = None
+    safe: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,8 +129,9 @@ class Method:
             found.append(visibility_problem(f"{title}: visibility", mark.visibility))
         if mark.timeout is not None:
             found.append(timeout_problem(f"{title}: timeout", mark.timeout))
-        if not isinstance(mark.idempotent, bool):
-            found.append(f"{title}: idempotent: {short(mark.idempotent)} is not allowed: give True or False")
+        for option, value in (("idempotent", mark.idempotent), ("safe", mark.safe)):
+            if not isinstance(value, bool):
+                found.append(f"{title}: {option}: {short(value)} is not allowed: give True or False")
         return [problem for problem in found if problem is not None] + function_problems(title, self.function)
 
     def _described(self, visibility: str) -> MethodInfo:
@@ -140,10 +142,11 @@ class Method:
             writer.parameters(function.signature, function.hints, type_hints.innermost(function.call)),
             writer.result(function.hints.of.get("return", Any)),
             function.streams,
-            self.mark.idempotent,
+            self.mark.idempotent or self.mark.safe,
             self.mark.timeout,
             visibility,
             tuple(dict.fromkeys(writer.notes)),
+            self.mark.safe,
         )
 
 
