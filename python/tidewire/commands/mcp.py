@@ -21,8 +21,7 @@ _CANCELLED = "notifications/cancelled"
 _VERSION = "MCP-Protocol-Version"
 # Requests under way at once; the next one waits.
 _REQUESTS_MAX = 64
-# Seconds for what is under way when stdin ends.
-_LAST_S = 1.0
+_LAST_S = 1.0  # For what is under way when stdin ends.
 
 
 def mcp(url: str, token: str | None) -> int:
@@ -120,8 +119,8 @@ class Relay:
             self._slots.release()
         if was_cancelled or "id" not in message or "method" not in message:
             return
-        if status != 200 and not _is_answer(answer_text):
-            answer_text = json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": _error(answer_text)})
+        if status != 200:
+            answer_text = _failure(message, answer_text)
         elif message["method"] == "initialize":
             with suppress(ValueError, KeyError, TypeError):
                 self._headers[_VERSION] = json.loads(answer_text)["result"]["protocolVersion"]
@@ -147,18 +146,13 @@ class Relay:
             self._out.flush()
 
 
-def _is_answer(answer_text: str) -> bool:
-    """Return whether a text is a message of JSON-RPC, as errors of the protocol itself are."""
-    try:
-        return "jsonrpc" in json.loads(answer_text)
-    except (ValueError, TypeError):
-        return False
-
-
-def _error(answer_text: str) -> dict[str, Any]:
-    """Return the error of JSON-RPC for a problem of the gateway."""
+def _failure(message: dict[str, Any], answer_text: str) -> str:
+    """Return the answer of JSON-RPC for an answer with another status than 200."""
     try:
         problem = json.loads(answer_text)
-        return {"code": _INTERNAL, "message": problem["detail"], "data": problem}
+        if "jsonrpc" in problem:
+            return answer_text
+        error = {"code": _INTERNAL, "message": problem["detail"], "data": problem}
     except (ValueError, KeyError, TypeError):
-        return {"code": _INTERNAL, "message": answer_text or "the gateway gave no answer"}
+        error = {"code": _INTERNAL, "message": answer_text or "the gateway gave no answer"}
+    return json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error})

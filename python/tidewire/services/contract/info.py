@@ -10,7 +10,14 @@ from tidewire.services.contract.names import VISIBILITIES
 
 
 @dataclass(frozen=True)
-class MethodInfo:
+class _Info:
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class MethodInfo(_Info):
     """One method of a service.
 
     Attributes:
@@ -38,13 +45,9 @@ class MethodInfo:
     notes: tuple[str, ...] = ()
     safe: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class EventInfo:
+class EventInfo(_Info):
     """One event handler of a service.
 
     Attributes:
@@ -61,13 +64,9 @@ class EventInfo:
     description: str = ""
     message: Mapping[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class InstanceInfo:
+class InstanceInfo(_Info):
     """One instance of a service.
 
     Attributes:
@@ -81,10 +80,6 @@ class InstanceInfo:
     node: str = ""
     version: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
