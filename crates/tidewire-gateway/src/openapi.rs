@@ -223,6 +223,10 @@ fn rewrite(schema: &mut Value, names: &HashMap<&str, String>, form: Form) {
             {
                 fields["items"] = json!({ "anyOf": places });
             }
+            // Generators of clients ask for the type of items, whatever they are.
+            if fields.get("type").is_some_and(|kind| kind == "array") && !fields.contains_key("prefixItems") {
+                fields.entry("items").or_insert_with(|| json!({}));
+            }
             fields.values_mut().for_each(|value| rewrite(value, names, form));
             if fields.get("contentEncoding").and_then(Value::as_str) == Some("base64") {
                 *schema = binary(std::mem::take(schema), form);
