@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult};
+use tidewire_core::stream::command::Stage;
 
 use super::info::{CommandInfo, State, moment_of};
 use super::record::{Report, SERVICE, WAIT_US, time_at};
@@ -150,6 +151,11 @@ impl Calls {
     /// The states of the commands that fit, the oldest first.
     async fn infos(&self, wanted: &Wanted) -> Result<Vec<CommandInfo>, Failure> {
         let (service, command, stage) = wanted;
+        let stages = Stage::ALL.map(Stage::name);
+        if let Some(stage) = stage.as_ref().filter(|stage| !stages.contains(&stage.as_str())) {
+            let text = format!("stage: {stage:?} is not allowed: give {}", stages.join(", "));
+            return Err(refused(HomeError::new(HomeErrorKind::Invalid, text)));
+        }
         let fits = |wanted: &Option<String>, found: &str| wanted.as_ref().is_none_or(|wanted| wanted == found);
         let mut infos = self.store().await?.infos().await.map_err(refused)?;
         infos.retain(|info| {

@@ -131,12 +131,12 @@ describe("a hub with a data folder, for commands and leases", { timeout: 120_000
 		await assert.rejects(commands.start("books", "close_year", 7 as never), /args: 7 is not allowed/);
 		await assert.rejects(commands.start("books", "close_year", [Symbol("x")]), /books\.close_year\[0\]\[0\]: a symbol/);
 		await assert.rejects(start({ id: "two words" }), InvalidArgument);
-		await assert.rejects(start({ priority: "soon" }), /priority: 'soon' is not allowed/);
-		await assert.rejects(start({ key: "" }), /key: '' is not allowed/);
+		await assert.rejects(start({ priority: "soon" }), /priority: "soon" is not allowed/);
+		await assert.rejects(start({ key: "" }), /key: "" is not allowed/);
 		await assert.rejects(commands.start("books", "close_year", ["x".repeat(600_000)]), PayloadTooLarge);
 		await assert.rejects(commands.find("nobody").result(), NotFound);
 		await assert.rejects(commands.find("nobody").info(), NotFound);
-		await assert.rejects(commands.list({ stage: "late" as never }), /stage: 'late' is not allowed/);
+		await assert.rejects(commands.list({ stage: "late" as never }), /stage: "late" is not allowed/);
 		const raw = node.client("tidewire-commands");
 		await assert.rejects(
 			raw.start?.("books", "close_year", new Uint8Array([1]), null, "odd", "normal") as Promise<unknown>,
