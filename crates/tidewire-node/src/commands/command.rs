@@ -26,7 +26,7 @@ use crate::services::service::{arguments, owned, result};
 use crate::values::Blob;
 
 type Running = Pin<Box<dyn Future<Output = Result<Blob, Failure>> + Send>>;
-type Runs = dyn Fn(CommandContext, &[u8]) -> Result<Running, Failure> + Send + Sync;
+type HandlerFn = dyn Fn(CommandContext, &[u8]) -> Result<Running, Failure> + Send + Sync;
 
 /// Time of a record after the end of its command, and of an attempt, by default.
 const KEEP: Duration = Duration::from_secs(86_400);
@@ -56,7 +56,7 @@ const WAIT: Duration = Duration::from_secs(600);
 #[derive(Clone)]
 pub struct Command {
     name: String,
-    runs: Arc<Runs>,
+    runs: Arc<HandlerFn>,
     timeout: Option<Duration>,
     retries: u32,
     is_exclusive: bool,
@@ -204,8 +204,8 @@ impl fmt::Debug for CommandContext {
     }
 }
 
-/// Runs attempts as futures, which are dropped when they are interrupted.
-struct FutureHandler(Arc<Runs>);
+/// HandlerFn attempts as futures, which are dropped when they are interrupted.
+struct FutureHandler(Arc<HandlerFn>);
 
 impl CommandHandler for FutureHandler {
     fn run(&self, attempt: &Arc<Attempt>) -> AttemptFuture {

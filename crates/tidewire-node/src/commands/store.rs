@@ -55,7 +55,7 @@ pub struct NewCommand {
     pub key: Option<String>,
     /// An idempotency key, which is the id of the command.
     pub id: Option<String>,
-    /// One of [`PRIORITIES`].
+    /// `urgent`, `high`, `normal` or `low`.
     pub priority: String,
     /// The node that starts it.
     pub caller: String,

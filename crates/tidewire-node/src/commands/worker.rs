@@ -122,8 +122,8 @@ struct Fetches {
 }
 
 impl CommandWorker {
-    /// A worker over a storage backend that another part of the process owns. The engine watches its
-    /// times. It begins with [`open`](Self::open).
+    /// A worker over a storage backend that another part of the process owns. The engine watches
+    /// its times. It begins with [`open`](Self::open).
     pub fn of(
         store: Arc<CommandStore>,
         engine: EngineHandle,
