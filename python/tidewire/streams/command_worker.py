@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import ChangeCounter
@@ -82,9 +83,12 @@ class CommandWorker:
             mark.keep,
             wait_s,
         )
+        # The worker of the node holds the function: a strong reference would be a circle.
+        worker = weakref.ref(self)
 
         def begin(attempt: CommandAttempt) -> None:
-            loop.call_soon_threadsafe(self._begin, attempt)
+            if (found := worker()) is not None:
+                loop.call_soon_threadsafe(found._begin, attempt)
 
         engine = host.node._engine
         self._core = await self._home.call("command_worker", engine, options, begin, self._changed, logger.warning)

@@ -411,6 +411,9 @@ impl CommandWorker {
 
     /// Processes a token. Returns its settlement; None: another worker has it.
     async fn process(self: &Arc<Self>, token: Token, id: &str) -> HomeResult<Option<Settlement>> {
+        if id.is_empty() {
+            return Ok(Some(Settlement::Ack));
+        }
         let mut lease = None;
         if self.options.is_exclusive {
             let record = match self.held(|| self.store.record(id)).await {

@@ -303,7 +303,7 @@ fn errors_of_a_declaration_are_raised_when_it_is_served() {
     let refused = |service: Service| hub.serve(service).wait().expect_err("it is wrong").to_string();
     let one = || Service::new("one").method("a", &[], |_, ()| async { Ok(()) });
     assert!(refused(Service::new("a b")).starts_with("service: \"a b\" is not allowed"));
-    assert_eq!(refused(Service::new("none")), "none: 0 methods and events are not allowed: give 1 to 1000");
+    assert_eq!(refused(Service::new("none")), "none: 0 methods, events and commands are not allowed: give 1 to 1000");
     assert!(refused(one().method("a", &[], |_, ()| async { Ok(()) })).contains("declared twice"));
     let private = refused(one().method("_b", &[], |_, ()| async { Ok(()) }));
     assert!(private.starts_with("one: method: \"_b\" is not allowed"), "{private}");
