@@ -56,12 +56,9 @@ class Programs:
 
 
 def environment() -> dict[str, str]:
-    """The environment of a workload: it finds this package, and not what is said to the benchmark
-    itself, which a node would refuse as a key.
-    """
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TIDEWIRE_BENCH")}
-    places = [str(Path(__file__).resolve().parents[1]), *filter(None, [inherited.get("PYTHONPATH")])]
-    return {**inherited, "PYTHONPATH": os.pathsep.join(places)}
+    """The environment of a workload, which finds this package."""
+    places = [str(Path(__file__).resolve().parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
 
 
 def bench_folder() -> Path | None:

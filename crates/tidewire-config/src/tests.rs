@@ -25,7 +25,7 @@ fn nothing_said_is_the_default_and_passes() {
 #[test]
 fn the_environment_wins_over_the_text_and_the_text_over_code() {
     let code = toml! { spin_us = 1 stall_us = 101 lane_burst = 1 };
-    let env = variables([("TIDEWIRE_LANE_BURST", "3"), ("TIDEWIRE_LOG", "debug"), ("HOME", "/")]);
+    let env = variables([("TIDEWIRE_LANE_BURST", "3"), ("TIDEWIRE_BENCH", "bench"), ("HOME", "/")]);
     let config = Config::load(Some(code), Some(("app.toml", "stall_us = 102\nlane_burst = 2")), env).unwrap();
     assert_eq!((config.engine.spin_us, config.engine.stall_us, config.engine.lane_burst), (1, 102, 3));
 }

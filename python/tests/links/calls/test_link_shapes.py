@@ -5,6 +5,7 @@ programs.
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -75,11 +76,14 @@ async def counted(call: Callable[[], Awaitable[Any]]) -> tuple[Counter[str], Any
         if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
             ran[f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_qualname}"] += 1
 
+    # Finalizers of other garbage are no part of the call.
+    gc.disable()
     sys.setprofile(note)
     try:
         value = await call()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return ran, value
 
 
