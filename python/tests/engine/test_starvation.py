@@ -97,8 +97,8 @@ def test_a_handler_that_blocks_outside_of_the_runtime_is_named_too() -> None:
 
 
 async def _late(desk: Any, is_blocked: bool) -> tw.AskTimeout:
-    """Call until the error says that the callee is blocked. A node tells once a second of calls that
-    stand, and its hub tells the caller.
+    """Call until the error says that the callee is blocked. A node tells once a second of calls
+    that stand, and its hub tells the caller.
     """
     while True:
         with pytest.raises(tw.AskTimeout) as raised:
