@@ -259,8 +259,6 @@ impl CommandWorker {
         }));
     }
 
-    // Tokens
-
     /// Begins commands, fetches and extends tokens. Ready once the worker has drained.
     fn poll(self: &Arc<Self>, fetches: &mut Fetches, context: &mut Context<'_>) -> Poll<()> {
         self.wakers.add(context.waker());
@@ -381,8 +379,6 @@ impl CommandWorker {
             worker.wake();
         });
     }
-
-    // Commands
 
     fn begin(self: &Arc<Self>, token: Token) {
         let id = self.state.lock().ids.get(&token.1).cloned().unwrap_or_default();
@@ -536,8 +532,6 @@ impl CommandWorker {
         })
         .await
     }
-
-    // The storage backend
 
     /// Calls the storage backend, with retries while it is away; the token is held meanwhile.
     async fn held<T, F: Future<Output = HomeResult<T>>>(&self, call: impl Fn() -> F) -> HomeResult<T> {
