@@ -30,7 +30,7 @@ impl Sessions {
         if let Some(key) = &key {
             self.calls().insert(key.clone(), Arc::clone(&cancelled));
         }
-        let entry = Entry(self, key);
+        let entry = RegisteredCall(self, key);
         async move {
             cancelled.notified().await;
             drop(entry);
@@ -48,9 +48,9 @@ impl Sessions {
     }
 }
 
-struct Entry<'a>(&'a Sessions, Option<Key>);
+struct RegisteredCall<'a>(&'a Sessions, Option<Key>);
 
-impl Drop for Entry<'_> {
+impl Drop for RegisteredCall<'_> {
     fn drop(&mut self) {
         self.1.as_ref().map(|key| self.0.calls().remove(key));
     }

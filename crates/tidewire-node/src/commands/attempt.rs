@@ -1,4 +1,4 @@
-//! One attempt at a command, while it is under way.
+//! State of a running attempt at a command: its interruption, its reports and its end.
 
 use std::fmt;
 use std::future::poll_fn;

@@ -25,7 +25,7 @@ pub(super) struct CommandWatch {
 
 struct WatchState {
     /// The waiting callers by the id of the record.
-    waiting: HashMap<String, Vec<Arc<Slot>>>,
+    waiting: HashMap<String, Vec<Arc<RecordSlot>>>,
     is_followed: bool,
     /// When the last caller left.
     left_at: Instant,
@@ -33,9 +33,9 @@ struct WatchState {
 
 /// Slot for the newest entry of a record.
 #[derive(Default)]
-struct Slot(Mutex<(Option<HomeResult<Entry>>, Option<Waker>)>);
+struct RecordSlot(Mutex<(Option<HomeResult<Entry>>, Option<Waker>)>);
 
-impl Slot {
+impl RecordSlot {
     fn put(&self, entry: HomeResult<Entry>) {
         let waker = {
             let mut slot = self.0.lock();
@@ -52,7 +52,7 @@ pub(super) struct RecordChanges {
     id: String,
     after: u64,
     has_looked: bool,
-    slot: Arc<Slot>,
+    slot: Arc<RecordSlot>,
 }
 
 impl RecordChanges {
@@ -111,7 +111,7 @@ impl CommandWatch {
 
     /// The entries of a record that are newer than a revision.
     pub fn changes(self: &Arc<Self>, id: &str, after: u64) -> RecordChanges {
-        let slot = Arc::<Slot>::default();
+        let slot = Arc::<RecordSlot>::default();
         let is_followed = {
             let mut state = self.state.lock();
             state.waiting.entry(id.to_owned()).or_default().push(Arc::clone(&slot));

@@ -119,14 +119,14 @@ fn a_hub_without_a_place_for_commands_is_named() {
 /// The commands of a service of Rust. Each attempt says that it has begun, and waits for a permit.
 #[derive(Clone)]
 struct Books {
-    begun: mpsc::UnboundedSender<(String, u32)>,
+    begun: mpsc::Sender<(String, u32)>,
     permits: Arc<Semaphore>,
     at_once: Arc<AtomicU32>,
 }
 
 impl Books {
-    fn new() -> (Self, mpsc::UnboundedReceiver<(String, u32)>) {
-        let (begun, attempts) = mpsc::unbounded_channel();
+    fn new() -> (Self, mpsc::Receiver<(String, u32)>) {
+        let (begun, attempts) = mpsc::channel(16);
         (Self { begun, permits: Arc::new(Semaphore::new(0)), at_once: Arc::default() }, attempts)
     }
 
@@ -135,16 +135,16 @@ impl Books {
         let reindex = Command::new("reindex", &["shard", "name"], move |run, (shard, name): (u32, Option<String>)| {
             let books = books.clone();
             async move {
-                books.begun.send((run.id().to_owned(), run.attempt()))?;
+                books.begun.try_send((run.id().to_owned(), run.attempt()))?;
                 run.report(0.5, "half");
                 assert_eq!(books.at_once.fetch_add(1, Ordering::SeqCst), 0, "one of a key at a time");
-                let _busy = Busy(&books.at_once);
+                let _running = RunningAttempt(&books.at_once);
                 books.permits.acquire().await?.forget();
                 Ok((shard, name.unwrap_or_else(|| "all".to_owned())))
             }
         });
         let audit = Command::new("audit", &["fails"], move |run, fails: u32| {
-            audits.begun.send((run.id().to_owned(), run.attempt())).expect("the test reads");
+            audits.begun.try_send((run.id().to_owned(), run.attempt())).expect("the channel has capacity");
             async move {
                 if run.attempt() <= fails {
                     return Err(Failure::new("books:Broken", "no balance"));
@@ -161,9 +161,9 @@ impl Books {
 }
 
 /// Counts an attempt until it has ended or was dropped.
-struct Busy<'a>(&'a AtomicU32);
+struct RunningAttempt<'a>(&'a AtomicU32);
 
-impl Drop for Busy<'_> {
+impl Drop for RunningAttempt<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
