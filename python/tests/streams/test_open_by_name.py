@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 import tidewire as tw
-from home_support import every_home, home, nodes
+from home_support import every_home, nodes
 
 
 @pytest.mark.promise("P17.116")
@@ -28,28 +29,31 @@ async def test_a_name_alone_opens_what_another_node_made(kind: str, tmp_path: Pa
 
 @pytest.mark.promise("P17.116")
 @every_home
-async def test_a_name_of_nothing_is_an_error_that_says_how_to_make_it(kind: str, tmp_path: Path) -> None:
-    async with home(kind, tmp_path) as node:
-        for opened in (node.stream, node.find_stream):
-            with pytest.raises(tw.NotFound, match=r'"orders".*: make it with node\.stream\(\'orders\', subjects=\['):
-                await opened("orders")
-        with pytest.raises(tw.NotFound, match=r'"limits".*: make it with node\.kv\(\'limits\'\)'):
-            await node.find_kv("limits")
-        with pytest.raises(tw.InvalidArgument, match=r"subjects: missing, with max_age: .* subjects=\['orders\.>'\]"):
-            await node.stream("orders", max_age=5.0)
-        assert await node.streams() == []
-
-
-@pytest.mark.promise("P17.116")
-@every_home
-async def test_a_bucket_without_settings_is_made_with_the_defaults_if_there_is_none(kind: str, tmp_path: Path) -> None:
+async def test_a_name_alone_makes_what_is_not_there(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path) as (one, other):
+        with pytest.raises(tw.NotFound, match=r'"orders".*: make it with node\.stream\(\'orders\'\)'):
+            await one.find_stream("orders")
+        with pytest.raises(tw.NotFound, match=r'"limits".*: make it with node\.kv\(\'limits\'\)'):
+            await one.find_kv("limits")
+        orders, again = await asyncio.gather(one.stream("orders"), other.stream("orders"))
+        await orders.publish("orders", 1)
+        await again.publish("orders.eu.north", 2)
+        assert [event.value async for event in (await other.find_stream("orders")).read()] == [1, 2]
+        assert [(info.name, set(info.subjects)) for info in await one.streams()] == [("orders", {"orders", "orders.>"})]
+        aged = await one.stream("aged", max_age=5.0)
+        assert (await aged.info()).subjects == ("aged", "aged.>")
         await (await one.kv("limits")).put("eu", 5)
         entry = await (await other.find_kv("limits")).get("eu")
         assert entry is not None and entry.value == 5
         await one.kv("limits", history=1, replicas=1)
         with pytest.raises(tw.SettingsDiffer, match="history is 1, not 2"):
             await other.kv("limits", history=2)
+
+
+def test_plain_threads_open_and_make_by_name(tmp_path: Path) -> None:
+    with tw.Node(data=tmp_path) as node:
+        node.sync.stream("orders").publish("orders.eu", 1)
+        assert [event.value for event in node.sync.stream("orders").read()] == [1]
 
 
 @pytest.mark.promise("P17.117")
@@ -65,6 +69,9 @@ async def test_all_settings_that_differ_are_named_at_once(kind: str, tmp_path: P
             r"dedupe is 120 s, not 30 s; pass the existing settings, or delete it first",
         ):
             await other.stream("orders", subjects=["orders.*"], max_age=5.0, full="drop_old", dedupe=30.0)
+        # Without subjects, those that it has are no difference.
+        with pytest.raises(tw.SettingsDiffer, match=r'stream "orders": max_messages is 3, not 4; pass the existing'):
+            await other.stream("orders", max_messages=4)
         await stream.consumer("billing", filter="orders.eu", ack_wait=30.0)
         with pytest.raises(
             tw.SettingsDiffer,

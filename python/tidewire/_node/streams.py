@@ -53,11 +53,12 @@ class Streams(Services):
         compact: Literal["key", "subject"] | None = None,
     ) -> Stream:
         """Make a stream, or open the existing one with the same settings. With its name alone, open
-        the existing one with the settings that it has.
+        the existing one with the settings that it has; if there is none, make it with the defaults.
 
         Args:
             name: Letters, digits, ``_`` and ``-``, at most 64.
-            subjects: Subjects of its events: patterns, such as ``orders.>``.
+            subjects: Subjects of its events: patterns, such as ``orders.>``. By default those of an
+                existing stream, else the name and all below it: ``orders`` and ``orders.>``.
             max_age: Seconds after which events are forgotten.
             max_bytes: Its largest size on disk.
             max_messages: How many events it may have.
@@ -70,7 +71,6 @@ class Streams(Services):
 
         Raises:
             SettingsDiffer: if it exists with other settings; the message names all differences.
-            NotFound: if only its name was given, and there is none.
             Unsupported: for what this home can't do.
             InvalidArgument: if an argument is not allowed, or the node has neither a data folder
                 nor a hub.
@@ -84,31 +84,27 @@ class Streams(Services):
             raise InvalidArgument(f'compact: {compact!r} is not allowed: give "key", "subject" or None')
         if isinstance(subjects, str):
             raise InvalidArgument(f"subjects: the string {subjects!r} is not allowed: give a list of patterns")
-        if subjects is None:
-            given = {
-                "max_age": max_age,
-                "max_bytes": max_bytes,
-                "max_messages": max_messages,
-                "full": full,
-                "dedupe": dedupe,
-                "replicas": replicas,
-                "compact": compact,
-            }
-            settings = [setting for setting, value in given.items() if value is not None]
-            if settings:
-                raise InvalidArgument(
-                    f"subjects: missing, with {', '.join(settings)}: give subjects=[{f'{name}.>'!r}] to make a "
-                    "stream, or the name alone to open an existing one"
-                )
-            return await self.find_stream(name)
         home = self._home()
+        named_only = subjects is max_age is max_bytes is max_messages is full is dedupe is replicas is compact is None
+        if subjects is None:
+            subjects = [name, f"{name}.>"]
+            with contextlib.suppress(NotFound):
+                found = await home.call("stream_info", name)
+                if named_only:
+                    return Stream(home, name)
+                subjects = found["subjects"]
         age_us, dedupe_us = span_us("max_age", max_age), span_us("dedupe", 120.0 if dedupe is None else dedupe)
         limits, copies = (age_us, max_bytes, max_messages, full == "drop_old"), 1 if replicas is None else replicas
-        await home.call("create_stream", name, list(subjects), *limits, dedupe_us, copies, compact)
+        try:
+            await home.call("create_stream", name, list(subjects), *limits, dedupe_us, copies, compact)
+        except SettingsDiffer:
+            # Another one made it in the meantime.
+            if not named_only:
+                raise
         return Stream(home, name)
 
     async def find_stream(self, name: str) -> Stream:
-        """Open an existing stream with the settings that it has, as ``stream`` with the name alone.
+        """Open an existing stream with the settings that it has.
 
         Raises:
             NotFound: if there is none.
@@ -119,7 +115,7 @@ class Streams(Services):
         try:
             await home.call("stream_info", name)
         except NotFound as error:
-            raise NotFound(f"{error}: make it with node.stream({name!r}, subjects=[{f'{name}.>'!r}])") from None
+            raise NotFound(f"{error}: make it with node.stream({name!r})") from None
         return Stream(home, name)
 
     async def streams(self) -> list[StreamInfo]:
