@@ -85,7 +85,8 @@ class Streams(Services):
         if isinstance(subjects, str):
             raise InvalidArgument(f"subjects: the string {subjects!r} is not allowed: give a list of patterns")
         home = self._home()
-        named_only = subjects is max_age is max_bytes is max_messages is full is dedupe is replicas is compact is None
+        settings = (subjects, max_age, max_bytes, max_messages, full, dedupe, replicas, compact)
+        named_only = all(setting is None for setting in settings)
         if subjects is None:
             subjects = [name, f"{name}.>"]
             with contextlib.suppress(NotFound):
