@@ -51,6 +51,7 @@ class Streams(Services):
         dedupe: float | None = None,
         replicas: int | None = None,
         compact: Literal["key", "subject"] | None = None,
+        capture: bool = False,
     ) -> Stream:
         """Make a stream, or open the existing one with the same settings. With its name alone, open
         the existing one with the settings that it has; if there is none, make it with the defaults.
@@ -68,6 +69,8 @@ class Streams(Services):
             replicas: On how many servers it is kept, 1 by default; 1 in a folder.
             compact: ``"key"`` or ``"subject"``: only the newest event of each stays; one that it
                 replaces is read and delivered no more.
+            capture: True if it stores what ``publish`` of any node sends on its subjects, too, for
+                as long as this node runs: at most once, and what is lost becomes a dead letter.
 
         Raises:
             SettingsDiffer: if it exists with other settings; the message names all differences.
@@ -84,25 +87,27 @@ class Streams(Services):
             raise InvalidArgument(f'compact: {compact!r} is not allowed: give "key", "subject" or None')
         if isinstance(subjects, str):
             raise InvalidArgument(f"subjects: the string {subjects!r} is not allowed: give a list of patterns")
-        home = self._home()
         settings = (subjects, max_age, max_bytes, max_messages, full, dedupe, replicas, compact)
-        named_only = all(setting is None for setting in settings)
+        home, named_only, is_there = self._home(), all(setting is None for setting in settings), False
         if subjects is None:
             subjects = [name, f"{name}.>"]
             with contextlib.suppress(NotFound):
-                found = await home.call("stream_info", name)
-                if named_only:
-                    return Stream(home, name)
-                subjects = found["subjects"]
-        age_us, dedupe_us = span_us("max_age", max_age), span_us("dedupe", 120.0 if dedupe is None else dedupe)
-        limits, copies = (age_us, max_bytes, max_messages, full == "drop_old"), 1 if replicas is None else replicas
-        try:
-            await home.call("create_stream", name, list(subjects), *limits, dedupe_us, copies, compact)
-        except SettingsDiffer:
-            # Another one made it in the meantime.
-            if not named_only:
-                raise
-        return Stream(home, name)
+                subjects, is_there = (await home.call("stream_info", name))["subjects"], True
+        if not (is_there and named_only):
+            age_us, dedupe_us = span_us("max_age", max_age), span_us("dedupe", 120.0 if dedupe is None else dedupe)
+            limits, copies = (age_us, max_bytes, max_messages, full == "drop_old"), 1 if replicas is None else replicas
+            try:
+                await home.call("create_stream", name, list(subjects), *limits, dedupe_us, copies, compact)
+            except SettingsDiffer:
+                # Another one made it in the meantime.
+                if not named_only:
+                    raise
+        stream = Stream(home, name)
+        if capture:
+            from tidewire.streams.capture import capture as capture_published
+
+            await capture_published(self._whole, stream)
+        return stream
 
     async def find_stream(self, name: str) -> Stream:
         """Open an existing stream with the settings that it has.

@@ -1,0 +1,72 @@
+"""Streams with ``capture=True``: they store what ``node.publish`` sends on their subjects."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tidewire as tw
+from home_support import every_home, nodes
+
+
+async def stored(stream: tw.Stream, count: int) -> list[tw.Event]:
+    """Return the first events of a stream, once they are there."""
+    found: list[tw.Event] = []
+    async with asyncio.timeout(60):
+        async for event in stream.read(follow=True):
+            found.append(event)
+            if len(found) == count:
+                return found
+    raise AssertionError
+
+
+@pytest.mark.promise("P17.124")
+@every_home
+async def test_a_capture_stores_what_any_node_publishes_once_and_in_order(kind: str, tmp_path: Path) -> None:
+    async with nodes(kind, tmp_path) as (one, other):
+        orders = await one.stream("orders", subjects=["ord.>", "bill"], capture=True)
+        await other.stream("orders", capture=True)
+        await one.stream("orders", capture=True)
+        await one.stream("silent", subjects=["silent.>"])
+        for number in range(200):
+            one.publish("ord.a", number, {"number": str(number)})
+        events = await stored(orders, 200)
+        assert [(event.value, event.headers["number"]) for event in events] == [(n, str(n)) for n in range(200)]
+        assert {event.subject for event in events} == {"ord.a"}
+        other.publish("ord.b", {"total": 12.5})
+        other.publish("bill", "due")
+        one.publish("silent.a", 1)
+        await stored(orders, 202)
+        await orders.publish("ord.c", "end")
+        later = [event.value async for event in orders.read(start=201)]
+        assert sorted(later, key=repr) == ["due", "end", {"total": 12.5}]
+        assert [event async for event in (await one.find_stream("silent")).read()] == []
+
+
+@pytest.mark.promise("P17.124")
+async def test_a_capture_that_fails_is_a_dead_letter_to_requeue(tmp_path: Path) -> None:
+    async with tw.Node(data=tmp_path) as node:
+        orders = await node.stream("orders", max_messages=2, full="refuse", capture=True)
+        lost: list[Any] = [3, object()]
+        for message in (1, 2, *lost):
+            node.publish("orders.a", message)
+        await node.idle(60)
+        assert [event.value async for event in orders.read()] == [1, 2]
+        letters = {str(letter.message): letter for letter in node.dead_letters.list(name="capture-orders")}
+        assert letters.keys() == {"3", str(lost[1])}
+        assert (letters["3"].error or "").startswith("StreamFull")
+        await orders.purge()
+        node.dead_letters.requeue(letters["3"])
+        await node.idle(60)
+        assert [(event.subject, event.value) async for event in orders.read()] == [("orders.a", 3)]
+
+
+def test_the_end_of_a_node_stores_what_was_published(tmp_path: Path) -> None:
+    with tw.Node(data=tmp_path) as node:
+        node.sync.stream("orders", capture=True)
+        for number in range(1_000):
+            node.publish("orders.a", number)
+    with tw.Node(data=tmp_path) as node:
+        assert [event.value for event in node.sync.stream("orders").read()] == list(range(1_000))

@@ -1,0 +1,44 @@
+"""Capture: a stream stores what ``node.publish`` sends on its subjects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidewire.supervision import Mailbox
+
+if TYPE_CHECKING:
+    from tidewire._binding import Context
+    from tidewire.node import Node
+    from tidewire.streams.stream import Stream
+
+_CAPACITY = 10_000
+_CONCURRENCY = 1_000
+"""Messages that wait for one sync of the disk together."""
+
+
+async def capture(node: Node, stream: Stream) -> None:
+    """Store the messages that nodes publish on the subjects of a stream, until the node stops.
+
+    An actor of the node stores them. All nodes that capture the same stream are one queue group,
+    so that each message is stored once. A message that finds the mailbox full, or that can't be
+    stored, becomes a dead letter of the node. A second call for the same stream does nothing.
+
+    Raises:
+        NotFound: if the stream was deleted.
+        Unauthorized: if the token of the node does not allow a subscription to the subjects.
+    """
+    subjects, name = (await stream.info()).subjects, f"capture-{stream.name}"
+    if node.lookup(name) is not None:
+        return
+
+    async def store(message: Any, ctx: Context) -> None:
+        assert ctx.subject is not None
+        await stream.publish(ctx.subject, message, headers=dict(ctx.headers) if ctx.headers else None)
+
+    actor = node.spawn(store, name=name, mailbox=Mailbox(_CAPACITY), concurrency=_CONCURRENCY)
+    try:
+        for subscription in [node._subscribe(subject, actor, name, listens=True) for subject in subjects]:
+            await subscription
+    except BaseException:
+        actor.stop(drain=False)
+        raise
