@@ -115,7 +115,7 @@ async def test_bad_input_is_refused_with_what_to_do(kind: str, tmp_path: Path) -
         with pytest.raises(tw.Unsupported, match="one machine"):
             await node.stream("copied", subjects=["c.>"], replicas=3)
         first = await orders.publish("orders.a", 1, id="one")
-        assert await orders.publish("orders.a", 1, id="one") == (first.sequence, "disk", True)
+        assert await orders.publish("orders.a", 1, id="one") == first._replace(duplicate=True)
         await orders.publish("orders.a", 2)
         with pytest.raises(tw.PublishFailed, match=r"message 1 \(id 'four'\): StreamFull") as failed:
             async with orders.publisher() as out:
@@ -164,18 +164,28 @@ async def test_buckets_and_leases(kind: str, tmp_path: Path) -> None:
             second.fence  # noqa: B018
 
 
-async def test_delayed_messages_and_those_with_a_time_to_live(tmp_path: Path) -> None:
-    async with tw.Node(data=tmp_path) as node:
-        jobs = await node.stream("jobs", subjects=["jobs.>"])
+@pytest.mark.promise("P17.125")
+@every_home
+async def test_delayed_messages_and_those_with_a_time_to_live(kind: str, tmp_path: Path) -> None:
+    async with home(kind, tmp_path) as node:
+        jobs = await node.stream("jobs")
         consumer = await jobs.consumer("c", start="all")
-        await jobs.publish("jobs.later", "later", delay=0.1)
-        await jobs.publish("jobs.now", "now")
-        assert (await jobs.info()).delayed == 1
-        events = [await consumer.next(timeout=10) for _ in range(2)]
-        assert [event and event.value for event in events] == ["now", "later"]
+        later = await jobs.publish("jobs.later", "later", delay=1, headers={"a": "b"})
+        named = await jobs.publish("jobs.later", "named", delay=1, id="job-7")
+        assert (await jobs.publish("jobs.now", "now")).schedule_id is None
+        assert (await jobs.info()).delayed == 2
+        events = [await consumer.next(timeout=30) for _ in range(3)]
+        first, *due = [event for event in events if event is not None]
+        assert (first.value, {event.value for event in due}) == ("now", {"later", "named"})
+        # The ack finds the event, whose sequence is another one.
+        ids = {event.headers["schedule-id"]: event for event in due}
+        assert ids.keys() == {later.schedule_id, "job-7"} and named.schedule_id == "job-7"
+        found = ids[later.schedule_id or ""]
+        assert (found.value, found.headers["a"]) == ("later", "b") and found.sequence > later.sequence
         assert (await jobs.info()).delayed == 0
-        await jobs.publish("jobs.short", 1, ttl=0.0)
-        assert [event.value async for event in jobs.read(filter="jobs.short")] == []
+        if kind != "nats":  # Times to live have whole seconds there.
+            await jobs.publish("jobs.short", 1, ttl=0.0)
+            assert [event.value async for event in jobs.read(filter="jobs.short")] == []
 
 
 def test_plain_threads(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ batch.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import islice
@@ -28,13 +29,17 @@ class Ack(NamedTuple):
         durability: Failure that the message survives: ``memory`` the end of its publisher,
             ``disk`` a loss of power, ``replicated`` that of a machine.
         duplicate: True if the stream had a message with its id: it was not stored again.
+        schedule_id: Of a delayed message its id, made if it had none. The event that it becomes has
+            it in the header ``schedule-id``, and a sequence of its own. Else None.
     """
 
     sequence: int
     durability: str
     duplicate: bool
+    schedule_id: str | None = None
 
 
+_SCHEDULE_ID = "schedule-id"
 Message = tuple[str, bytes, "str | None", "str | None", "list[tuple[str, str]]", "int | None", "int | None"]
 
 
@@ -58,6 +63,8 @@ def message_of(
     due_us = None if delay is None else round(time() * 1_000_000) + (span_us("delay", delay) or 0)
     if at is not None:
         due_us = round(at.timestamp() * 1_000_000)
+    if due_us is not None:
+        written = [*written, (_SCHEDULE_ID, os.urandom(12).hex() if id is None else id)]
     return subject, payload, key, id, written, due_us, span_us("ttl", ttl)
 
 
@@ -112,18 +119,19 @@ class Batcher:
                     results = await self._home.call("publish", self._name, [message for message, _ in batch], False)
                 except Exception as error:  # noqa: BLE001 - the waiter gets the error
                     results = [error] * len(batch)
-                for (_, acknowledgement), result in zip(batch, results, strict=True):
-                    _tell(acknowledgement, result)
+                for (message, acknowledgement), result in zip(batch, results, strict=True):
+                    _tell(message, acknowledgement, result)
         finally:
             self._task = None
 
 
-def _tell(acknowledgement: asyncio.Future[Ack], result: Any) -> None:
+def _tell(message: Message, acknowledgement: asyncio.Future[Ack], result: Any) -> None:
     if acknowledgement.done():
         return
     error = result if isinstance(result, BaseException) else refused(result)
     if error is None:
-        acknowledgement.set_result(Ack(*result))
+        ack = Ack(*result)
+        acknowledgement.set_result(ack if message[5] is None else ack._replace(schedule_id=message[4][-1][1]))
     else:
         acknowledgement.set_exception(error)
 

@@ -146,7 +146,8 @@ class Stream:
             ttl: Seconds after which it is not delivered any more.
 
         Returns:
-            Its sequence and durability. A delayed message gets another sequence when it is due.
+            Its sequence and durability. A delayed message becomes an event with another sequence
+            when it is due; ``schedule_id`` of the ack finds it.
 
         Raises:
             StreamFull: if the stream is at its limit, and refuses.
