@@ -108,7 +108,7 @@ class Node(Subjects, Streams, Agents):
         if not isinstance(data, (str, Path, NoneType)) or data == "":
             raise InvalidArgument(f"data: {data!r} is not allowed: give the path of a folder, or None")
         self._data = None if data is None else str(data)
-        self._folder = None
+        self._folder = self._folder_socket = None
         self._folder_lock = threading.Lock()
         self._opening = None
         self._commands = None

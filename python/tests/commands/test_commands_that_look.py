@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,16 +89,48 @@ def test_the_environment_may_name_the_folder(tmp_path: Path) -> None:
     assert contents(tmp_path) == {}
 
 
-def test_looking_at_a_data_folder_adds_no_file_to_it(tmp_path: Path) -> None:
+@pytest.mark.promise("P17.126")
+def test_looks_at_a_data_folder_are_the_same_while_a_program_has_it_open(tmp_path: Path) -> None:
+    looks = [[*look, "--at", str(tmp_path), "--json"] for look in LOOKS if look[1] not in ("sub", "watch")]
+
+    def look() -> dict[tuple[str, ...], tuple[int, str]]:
+        ended = zip(looks, run_all(*looks, TIDEWIRE_TOKEN="of-a-hub"), strict=True)
+        return {tuple(look[:2]): (one.returncode, one.stdout) for look, one in ended}
+
     with tw.Node(data=tmp_path) as node:
         node.sync.stream("orders", subjects=["orders.>"]).publish("orders.a", 1)
         node.sync.kv("config").put("a", 7)
+        socket = tmp_path / "tidewire.sock"
+        assert stat.S_IMODE(socket.stat().st_mode) == 0o600
+        found = look()
+        if not (child := os.fork()):
+            os._exit(0)
+        os.waitpid(child, 0)
+        [published] = run_all(["stream", "pub", "orders", "orders.b", "2", "--at", str(tmp_path)])
+        assert (published.returncode, node.sync.stream("orders").info().messages) == (0, 2)
+        node.sync.stream("orders").purge(keep=1)
     before = set(contents(tmp_path))
-    looks = [[*look, "--at", str(tmp_path)] for look in LOOKS if look[1] not in ("sub", "watch")]
-    codes = {tuple(look[:2]): ended.returncode for look, ended in zip(looks, run_all(*looks), strict=True)}
+    assert not socket.exists()
     nothing_there = {("stream", "dead"), ("command", "show"), ("agent", "show")}
-    assert {look for look, code in codes.items() if code} == nothing_there
+    assert {one for one, (code, _) in found.items() if code} == nothing_there
+    changed = {("stream", "ls"), ("stream", "info"), ("stream", "read")}
+    assert {one for one, told in look().items() if told != found[one]} == changed
     assert set(contents(tmp_path)) == before
+
+
+@pytest.mark.promise("P17.126")
+def test_the_socket_of_a_killed_program_blocks_nobody(tmp_path: Path) -> None:
+    program = f"import os, tidewire as tw\nnode = tw.Node(data={str(tmp_path)!r})\nnode.start()\n"
+    program += "node.sync.stream('orders').publish('orders', 1)\nos.kill(os.getpid(), 9)"
+    for _ in range(2):
+        assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -9
+        assert (tmp_path / "tidewire.sock").exists()
+        [ended] = run_all(["stream", "read", "orders", "--at", str(tmp_path)])
+        assert ended.returncode == 0, ended
+    with tw.Node(data=tmp_path) as node:
+        assert node.sync.stream("orders").info().messages == 2
+        [ended] = run_all(["stream", "ls", "--at", str(tmp_path)])
+        assert ended.returncode == 0 and "2 events" in ended.stdout, ended
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidewire._log import logger
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from tidewire._binding import HomeServer, Link, StreamHome
     from tidewire.agents.inbox_store import DeadMessage, DurableInfo, InboxStore, PastMessage
+    from tidewire.links.connection_ends import ConnectionEnds
     from tidewire.streams.bucket import Bucket
     from tidewire.streams.command_info import CommandInfo
     from tidewire.streams.command_run import CommandRun
@@ -32,6 +34,7 @@ class Streams(Services):
 
     _data: str | None
     _folder: StreamHome | None
+    _folder_socket: ConnectionEnds | None
     _folder_lock: threading.Lock
     _opening: asyncio.Task[None] | None
     _commands: Home | None
@@ -381,6 +384,7 @@ class Streams(Services):
         time.
         """
         from tidewire._binding import StreamHome
+        from tidewire._node.folder_socket import open_socket
 
         assert self._data is not None
         with self._folder_lock:
@@ -392,6 +396,7 @@ class Streams(Services):
                     folder.close()
                     self._check()
                 self._folder = folder
+                self._folder_socket = open_socket(self._whole, folder, Path(self._data))
             return self._folder
 
     async def _connected(self) -> StreamHome:
@@ -472,6 +477,9 @@ class Streams(Services):
     def _close_folder(self) -> None:
         with self._folder_lock:
             folder, self._folder = self._folder, None
+            socket, self._folder_socket = self._folder_socket, None
+        if socket is not None:
+            socket.close()
         if folder is not None:
             try:
                 folder.close()

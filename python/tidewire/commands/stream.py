@@ -15,7 +15,9 @@ from typing import Any
 
 import tidewire as tw
 from tidewire._binding import check_folder, salvage_folder
+from tidewire._node.folder_socket import SOCKET
 from tidewire.commands.output import fail
+from tidewire.top.sockets import is_stale
 
 _WATCH_S = 1.0
 
@@ -27,8 +29,7 @@ def run_at(at: str, as_json: bool, work: Callable[[tw.Node], Awaitable[int]]) ->
     import asyncio
 
     async def main() -> int:
-        node = tw.Node(at) if "://" in at else tw.Node(data=at)
-        async with node:
+        async with node_at(at) as node:
             return await work(node)
 
     try:
@@ -39,6 +40,16 @@ def run_at(at: str, as_json: bool, work: Callable[[tw.Node], Awaitable[int]]) ->
         return fail(error, as_json)
     except KeyboardInterrupt:
         return 130
+
+
+def node_at(at: str) -> tw.Node:
+    """Return a node whose streams are at a URL or in a folder. While a program has the folder open,
+    the node joins the socket of that program.
+    """
+    if "://" in at:
+        return tw.Node(at)
+    socket = Path(at).resolve() / SOCKET
+    return tw.Node(f"tide+unix://{socket}") if socket.exists() and not is_stale(socket) else tw.Node(data=at)
 
 
 def require_data_folder(field: str, path: Path, or_else: str = "") -> None:

@@ -82,7 +82,7 @@ def is_stale(path: Path) -> bool:
         except (ConnectionRefusedError, FileNotFoundError):
             return True
         except PermissionError as error:
-            raise Unauthorized(f"{path}: permission denied: run tidewire top as the user who runs the node") from error
+            raise Unauthorized(f"{path}: permission denied: run this command as the user who runs the node") from error
         except BlockingIOError:
             # So many wait to be let in that no more can.
             return False

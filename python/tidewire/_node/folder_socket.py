@@ -1,0 +1,40 @@
+"""The socket beside the lock of a data folder, where the command line reaches the program that has
+it open.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidewire._binding import HomeServer, Hub
+from tidewire._log import logger
+from tidewire.errors import TidewireError
+from tidewire.links.connection_ends import ConnectionEnds
+
+if TYPE_CHECKING:
+    from tidewire._binding import StreamHome
+    from tidewire.node import Node
+
+SOCKET = "tidewire.sock"
+LINKS_MAX = 16
+"""Programs that are joined to the socket at once."""
+
+
+def open_socket(node: Node, folder: StreamHome, path: Path) -> ConnectionEnds:
+    """Serve a data folder at its socket to processes of this user, until the ends are closed.
+
+    The socket is a hub where nothing else is served. It replaces one that a killed program left.
+    Where there can be none, such as at a path of more than 100 bytes, the log says so.
+    """
+    ends = ConnectionEnds()
+    settings = {**node.links.to_dict(), "hub_links": LINKS_MAX + 1}
+    try:
+        ends.hub = Hub(node.name, [], settings, lambda line, _: logger.debug("%s: %s", SOCKET, line))
+        ends.link = ends.hub.join(node.name, None, settings)
+        ends.home = HomeServer(ends.link, node._engine, node.name, folder, str(path))
+        ends.places.append(ends.hub.listen_to_own_user(str(path / SOCKET)))
+    except TidewireError as error:
+        ends.close()
+        logger.info("%s: %s: commands can't look at it while it is open: %s", node.name, path, error)
+    return ends
