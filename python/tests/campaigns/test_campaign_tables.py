@@ -193,20 +193,31 @@ def test_a_campaign_without_results_says_so(module_store: str, tmp_path: Path) -
 # Pages
 
 
-def test_the_page_has_pictures_and_loads_nothing(swept: tw.Campaign, tmp_path: Path) -> None:
+def test_the_page_of_a_sweep_has_pictures_and_a_table_by_set_and_loads_nothing(
+    swept: tw.Campaign, tmp_path: Path
+) -> None:
     report = swept.report()
     report.page(tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    for words in (
-        "Rate over time",
-        "workers' time went",
-        "distribution of value",
-        "distribution of even",
-        report.limiting,
-    ):
+    for words in ("Rate over time", "workers' time went", "distribution of value", report.limiting, report.digest):
         assert html.escape(words) in text, words
     assert "http" not in text and "<script" not in text
     assert "<svg" in report._repr_html_() and "distribution" not in report._repr_html_(), "a notebook reads no rows"
+    # A row for each of the four sets, with the figures that the summary has.
+    [table] = re.findall(r'<section class="wide">.*?</section>', text, re.DOTALL)
+    head, *rows = [re.findall(r"<t[hd]>(.*?)</t[hd]>", row) for row in re.findall(r"<tr>(.*?)</tr>", table)]
+    assert head[:1] == ["set"] and {"scale", "kind", "fixed", "value", "even"} < set(head) and len(rows) == 4
+    for number, row in enumerate(rows):
+        cells = dict(zip(head, row, strict=True))
+        assert cells["kind"] == swept.parameters(number)["kind"]
+        [value] = [
+            one for one in swept.summary(by="param_set") if one.column == "value" and one.by["param_set"] == number
+        ]
+        assert cells["value"] == f"{value.mean:,.6g} ± {value.standard_error:.3g}"
+        truths = sum(row.even for row in swept.results() if row.run % 4 == number)
+        assert cells["even"].startswith(f"{truths} of 100 true")
+    assert "value by parameter set" in text and "By scale, kind" in text
+    assert "counts of even" in text and "distribution of even" not in text
 
 
 def test_a_page_of_many_rows_reads_parts_spread_over_the_runs(

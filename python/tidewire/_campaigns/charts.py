@@ -77,7 +77,46 @@ def histogram(weighed: Sequence[tuple[float, float]], name: str, places: int = 4
     return plot.sheet(parts, f"distribution of {name}")
 
 
-def stacked(rows: Sequence[tuple[str, Sequence[tuple[str, float]]]], unit: str) -> str:
+def boxes(rows: Sequence[tuple[str, Sequence[float]]], name: str) -> str:
+    """Draw five quantiles for each row: a line from the first to the last, a box around the middle
+    half, and an edge at the median.
+    """
+    known = [value for _, values in rows for value in values if math.isfinite(value)]
+    if not known:
+        return ""
+    line, left, low, high = 22, 118, min(known), max(known)
+    height = line * len(rows) + 26
+
+    def x(value: float) -> float:
+        share = _share(min(max(value, low), high), low, high) if high > low else 0.5
+        return left + share * (WIDTH - left - RIGHT)
+
+    found = []
+    for place, (label, values) in enumerate(rows):
+        y = 4 + place * line
+        found.append(f'<text x="0" y="{y + 13}">{_fitting(label)}</text>')
+        if any(math.isnan(value) for value in values):
+            continue
+        first, begin, median, end, last = map(x, values)
+        found.append(f'<line class="edge" x1="{first:.1f}" x2="{last:.1f}" y1="{y + 9}" y2="{y + 9}"/>')
+        tip = f"<title>{escape(label)}: {' · '.join(f'{value:.6g}' for value in values)}</title>"
+        found.append(
+            f'<rect class="bar" x="{begin:.1f}" y="{y + 2}" width="{end - begin:.1f}" height="14">{tip}</rect>'
+        )
+        found.append(f'<line class="edge" x1="{median:.1f}" x2="{median:.1f}" y1="{y}" y2="{y + 18}"/>')
+    for value, anchor in ((low, "start"), (high, "end")) if low < high else ((low, "middle"),):
+        found.append(
+            f'<text class="soft" x="{x(value):.1f}" y="{height - 6}" text-anchor="{anchor}">{shorter(value)}</text>'
+        )
+    title = f"<title>{escape(name)} by parameter set</title>"
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img">{title}{"".join(found)}</svg>'
+
+
+def _fitting(label: str) -> str:
+    return escape(label if len(label) <= 18 else label[:17] + "…")
+
+
+def stacked(rows: Sequence[tuple[str, Sequence[tuple[str, float]]]], unit: str, title: str = "") -> str:
     """Draw a bar for each row, of parts in the order given; ``p0``, ``p1``, ... are the classes of
     the parts.
     """
@@ -94,7 +133,7 @@ def stacked(rows: Sequence[tuple[str, Sequence[tuple[str, float]]]], unit: str) 
         x += 24 + 6.4 * len(name)
     for place, (label, parts) in enumerate(rows):
         y, x = 26 + place * line, float(left)
-        found.append(f'<text x="0" y="{y + 13}">{escape(label[:18])}</text>')
+        found.append(f'<text x="0" y="{y + 13}">{_fitting(label)}</text>')
         total = sum(value for _, value in parts)
         for at, (name, value) in enumerate(parts):
             width = value * scale
@@ -104,7 +143,8 @@ def stacked(rows: Sequence[tuple[str, Sequence[tuple[str, float]]]], unit: str) 
                 found.append(f'<rect class="p{at}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="17">{tip}</rect>')
             x += width
         found.append(f'<text class="soft" x="{x + 6:.1f}" y="{y + 13}">{shorter(total)} {escape(unit)}</text>')
-    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img">{"".join(found)}</svg>'
+    titled = f"<title>counts of {escape(title)}</title>" if title else ""
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img">{titled}{"".join(found)}</svg>'
 
 
 def nice_ticks(least: float, most: float, count: int = 4) -> list[float]:

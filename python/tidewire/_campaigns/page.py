@@ -5,7 +5,7 @@ as part of a notebook.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from html import escape
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidewire._campaigns import charts
 from tidewire._campaigns.export import moved_to
 from tidewire._campaigns.report import Stages
-from tidewire._campaigns.summary import NUMERIC, QUANTILES, ValueCounts, shown
+from tidewire._campaigns.summary import NUMERIC, QUANTILES, Grouping, ValueCounts, shown
 
 if TYPE_CHECKING:
     from tidewire._campaigns.campaign import Campaign
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _ROWS_MAX = 1_000_000
 _ROWS_AT_ONCE = 10_000
 _COLUMNS_MAX = 24
+_SETS_MAX = 32
 _WORKERS_MAX = 32
 _ERRORS_MAX = 20
 
@@ -34,7 +35,8 @@ STYLE = """
 .tw .tile, .tw section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 16px }
 .tw .tile b { display: block; font-size: 22px; font-variant-numeric: tabular-nums; overflow-wrap: anywhere } .tw .tile span { color: var(--soft); font-size: 13px }
 .tw svg { width: 100%; height: auto; display: block } .tw svg text { fill: var(--ink); font: 11px system-ui, sans-serif } .tw svg .soft { fill: var(--soft) }
-.tw .axis { stroke: var(--line) } .tw .bar, .tw .area { fill: var(--sea) } .tw .area { opacity: 0.85 } .tw .ok { color: var(--calm) } .tw .bad { color: var(--bad) }
+.tw .wide { overflow-x: auto; margin: 18px 0 } .tw .wide td, .tw .wide th { white-space: nowrap; padding-right: 18px }
+.tw .edge { stroke: var(--ink); stroke-width: 1.5 } .tw .axis { stroke: var(--line) } .tw .bar, .tw .area { fill: var(--sea) } .tw .area { opacity: 0.85 } .tw .ok { color: var(--calm) } .tw .bad { color: var(--bad) }
 .tw .p0 { fill: #1d7a8c } .tw .p1 { fill: #748ffc } .tw .p2 { fill: #f08c00 } .tw .p3 { fill: #d1495b } .tw .p4 { fill: #b197fc } .tw .p5 { fill: #adb5bd } .tw .p6 { fill: #dee2e6 }
 .tw table { border-collapse: collapse; width: 100%; font-size: 13px } .tw td, .tw th { padding: 3px 6px 3px 0; border-bottom: 1px solid var(--line); text-align: left; font-weight: 400 }
 .tw th { color: var(--soft) } .tw .n { text-align: right; font-variant-numeric: tabular-nums } .tw code { font-size: 13px; overflow-wrap: anywhere }
@@ -61,7 +63,7 @@ def write(report: Report, path: str | os.PathLike[str]) -> None:
 
 def whole(report: Report) -> str:
     """Return the whole page."""
-    columns, note = _distributions(report)
+    columns, table, note = _distributions(report)
     sections = [
         _section("Rate over time, runs per second", charts.area(rates(report.timeline), "runs/s", "seconds at work")),
         _section("Where the workers' time went", _stages(report)),
@@ -75,6 +77,7 @@ def whole(report: Report) -> str:
             f'<style>{_BODY}{STYLE}</style></head><body><div class="tw">',
             *_head(report),
             f'<div class="grid">{"".join(sections)}</div>',
+            table,
             f'<p class="soft">{escape(note)}</p>' if note else "",
             f'<div class="grid">{events}{errors}</div>' if errors else f'<div class="grid">{events}</div>',
             "</div></body></html>\n",
@@ -117,12 +120,11 @@ def _head(report: Report) -> Iterator[str]:
         (f"{report.seconds:,.2f} s", "at work"),
         (f"{len(report.workers):,}", f"workers, {report.losses:,} lost"),
         (f"{bad:,}", "failed or quarantined"),
-        (report.digest[:16] + "…", "digest"),
     ]
     yield '<div class="tiles">'
     for figure, what in tiles:
         yield f'<div class="tile"><b>{escape(figure)}</b><span>{escape(what)}</span></div>'
-    yield "</div>"
+    yield f'</div><p class="soft">digest <code>{report.digest}</code></p>'
     if report.look is not None:
         look = report.look
         verdict = "known well enough" if look.reached else "not yet known well enough"
@@ -152,32 +154,97 @@ def _parts(stages: Stages) -> list[tuple[str, float]]:
     return [(_WORDS[name], getattr(stages, name)) for name in _ORDER]
 
 
-def _distributions(report: Report) -> tuple[list[str], str]:
-    """Return the pictures of the numeric columns, and what is to be said of them."""
+def _distributions(report: Report) -> tuple[list[str], str, str]:
+    """Return the pictures of the numeric columns, the table of the parameter sets, and what is to
+    be said of them.
+    """
     campaign = report.campaign
-    numeric = [name for name, kind in (campaign.columns or {}).items() if kind in NUMERIC]
-    all_counts = {name: ValueCounts() for name in numeric[:_COLUMNS_MAX]}
-    rows = 0
+    kinds = {name: kind for name, kind in (campaign.columns or {}).items() if kind in NUMERIC}
+    names = list(kinds)[:_COLUMNS_MAX]
+    sets = min(campaign.sets, _SETS_MAX) if campaign.sets > 1 else 0
+    # Of all rows, then of each set.
+    groups = [[ValueCounts() for _ in names] for _ in range(1 + sets)]
+    rows, grouping = 0, Grouping(campaign, ["param_set"])
     for batch in _some(campaign, report):
         rows += len(batch.runs)
-        for name, counts in all_counts.items():
-            counts.add(batch.columns[name])
+        for at, name in enumerate(names):
+            groups[0][at].add(batch.columns[name])
+        for (number,), places in grouping.split(batch) if sets else ():
+            for at, name in enumerate(names) if number < sets else ():
+                values = batch.columns[name]
+                groups[1 + number][at].add([values[place] for place in places or ()])
     notes = []
     if rows < report.rows:
         notes.append(
             f"The distributions are of {rows:,} of {report.rows:,} rows, in parts spread evenly over the runs."
         )
-    if len(numeric) > _COLUMNS_MAX:
-        notes.append(f"{len(numeric) - _COLUMNS_MAX} more numeric columns are not shown.")
-    return [_section(name, _distribution(name, counts)) for name, counts in all_counts.items()], " ".join(notes)
+    if len(kinds) > _COLUMNS_MAX:
+        notes.append(f"{len(kinds) - _COLUMNS_MAX} more numeric columns are not shown.")
+    if campaign.sets > _SETS_MAX:
+        notes.append(
+            f"{campaign.sets - _SETS_MAX:,} more parameter sets are not shown: campaign.summary(by=...) has all."
+        )
+    parameters = [{name: shown(value) for name, value in campaign.parameters(number).items()} for number in range(sets)]
+    varied = [name for name in (parameters or [{}])[0] if len({one[name] for one in parameters}) > 1]
+    labels = [", ".join(one[name] for name in varied) for one in parameters]
+    pictures = [
+        _section(name, _column(name, kinds[name] == "boolean", varied, labels, [group[at] for group in groups]))
+        for at, name in enumerate(names)
+    ]
+    table = _table(parameters, [(name, kinds[name] == "boolean") for name in names], groups[1:]) if sets else ""
+    return pictures, table, " ".join(notes)
 
 
-def _distribution(name: str, counts: ValueCounts) -> str:
-    one = counts.summary(name, {})
+def _column(
+    name: str, is_boolean: bool, varied: Sequence[str], labels: Sequence[str], groups: Sequence[ValueCounts]
+) -> str:
+    """Draw a column: over all rows, and for each parameter set."""
+    whole, *sets = groups
+    missing = f", {whole.missing:,} missing" if whole.missing else ""
+    if is_boolean:
+        bars = [
+            (label, [("true", float(_truths(counts))), ("false", float(counts.count - _truths(counts)))])
+            for label, counts in zip(labels or ["all"], sets or groups, strict=True)
+        ]
+        return f'{charts.stacked(bars, "rows", name)}<p class="soft">{_truth(whole)}{missing}</p>'
+    one = whole.summary(name, {})
     middle = " · ".join(f"{100 * share:g}%: {shown(one.quantiles[share])}" for share in QUANTILES)
-    missing = f", {one.missing:,} missing" if one.missing else ""
     line = f"mean {shown(one.mean)} ± {shown(one.standard_error)}, {shown(one.min)} to {shown(one.max)}{missing}"
-    return f'{charts.histogram(counts.sketch.weighed(), name)}<p class="soft">{line}<br>{middle}</p>'
+    quantiles = [
+        (label, list(counts.summary(name, {}).quantiles.values())) for label, counts in zip(labels, sets, strict=True)
+    ]
+    picture = f'{charts.histogram(whole.sketch.weighed(), name)}<p class="soft">{line}<br>{middle}</p>'
+    if not sets:
+        return picture
+    caption = f"By {', '.join(varied) or 'set'}: 5% to 95%, the middle half, the median"
+    return f'{picture}<p class="soft">{escape(caption)}</p>{charts.boxes(quantiles, name)}'
+
+
+def _table(
+    parameters: Sequence[Mapping[str, str]],
+    columns: Sequence[tuple[str, bool]],
+    groups: Sequence[Sequence[ValueCounts]],
+) -> str:
+    """Return a row for each parameter set: its number, its parameters, and its columns."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in ("set", *parameters[0], *(name for name, _ in columns)))
+    rows = []
+    for number, (given, group) in enumerate(zip(parameters, groups, strict=True)):
+        cells = [str(number), *given.values()]
+        for (name, is_boolean), counts in zip(columns, group, strict=True):
+            one = counts.summary(name, {})
+            cells.append(_truth(counts) if is_boolean else f"{shown(one.mean)} ± {one.standard_error:.3g}")
+        rows.append(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>")
+    table = f"<table><tr>{head}</tr>{''.join(rows)}</table>"
+    return f'<section class="wide"><h2>Parameter sets: mean ± standard error</h2>{table}</section>'
+
+
+def _truths(counts: ValueCounts) -> int:
+    return round(counts.mean * counts.count)
+
+
+def _truth(counts: ValueCounts) -> str:
+    share = f" ({counts.mean:.3g})" if counts.count else ""
+    return f"{_truths(counts):,} of {counts.count:,} true{share}"
 
 
 def _some(campaign: Campaign, report: Report) -> Iterator[Batch]:

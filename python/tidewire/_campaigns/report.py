@@ -197,7 +197,8 @@ class Report(Status):
 
     def page(self, path: str | os.PathLike[str]) -> None:
         """Write a page with pictures: the rate over time, the stages of each worker, the
-        distribution of each numeric column.
+        distribution of each numeric column. Those of a sweep have a row for each of the first 32
+        parameter sets, and there is a table of the sets.
 
         It is one file without scripts, which loads nothing. Of more than a million rows it shows
         evenly spread parts.

@@ -113,7 +113,7 @@ def summary(campaign: Campaign, by: str | Sequence[str] | None = None) -> Summar
     """Return the statistics of every numeric column; ``Campaign.summary`` says more."""
     columns = campaign.columns or {}
     numeric = [name for name, kind in columns.items() if kind in NUMERIC]
-    grouping = _Grouping(campaign, [by] if isinstance(by, str) else list(by or ()))
+    grouping = Grouping(campaign, [by] if isinstance(by, str) else list(by or ()))
     all_counts: dict[tuple[Any, ...], list[ValueCounts]] = {}
     capacity = max(_LEAST_KEPT, min(_MOST_KEPT, _VALUES_KEPT // max(1, len(numeric) * grouping.expected)))
     for batch in campaign.batches():
@@ -138,7 +138,7 @@ def summary(campaign: Campaign, by: str | Sequence[str] | None = None) -> Summar
     return Summary(found)
 
 
-class _Grouping:
+class Grouping:
     """Which rows belong together: by values of parameters, of columns, or of ``param_set``.
 
     Raises:
