@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json as jsonlib
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 import tidewire as tw
+from tidewire._urls import NATS, SCHEMES
 from tidewire.commands.agent_cli import agent
 from tidewire.commands.campaign_cli import campaign, worker
 from tidewire.commands.command_cli import command
@@ -420,7 +422,11 @@ def top(
     node: Annotated[str | None, typer.Option("--node", help="Its name or process id.", show_default=False)] = None,
     url: Annotated[
         str | None,
-        typer.Option("--url", help="A hub whose nodes to watch.", show_default="the nodes of this user"),
+        typer.Option(
+            "--url",
+            help="A hub whose nodes to watch.",
+            show_default="TIDEWIRE_URL if it is a hub, else the nodes of this user",
+        ),
     ] = None,
     token: TokenText = None,
     ca: Ca = None,
@@ -436,6 +442,9 @@ def top(
     from tidewire.commands.talk import Hub
     from tidewire.top.command import top
 
+    # A folder or a store that the environment names has no nodes.
+    named = os.environ.get("TIDEWIRE_URL", "")
+    url = named if url is None and named.startswith((*NATS, *(f"{scheme}://" for scheme in SCHEMES))) else url
     raise typer.Exit(top(Hub(url or "", token, False, files=(ca, cert, key)), node, interval, once, json))
 
 

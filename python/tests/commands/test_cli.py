@@ -48,7 +48,10 @@ def test_doctor_tries_a_folder_a_hub_nats_and_a_store(tmp_path: Path) -> None:
     with tw.Node(name="bare") as bare, tw.Node(data=data) as hub, nats_server() as nats:
         hub.sync.stream("orders", subjects=["orders.>"]).publish("orders.a", 1)
         url, bare_url = (node.listen("tide://127.0.0.1:0").url for node in (hub, bare))
-        ended = run_all(*(("doctor", target, "--json") for target in (url, bare_url, nats, store)), ("doctor", url))
+        ended = run_all(
+            *(("doctor", target, "--json") for target in (url, bare_url, nats, str(tmp_path / "farm.db"))),
+            ("doctor", url),
+        )
     ended += run_all(("doctor", str(data), "--json"))
     assert [one.returncode for one in ended] == [0] * 6, ended
     assert ended[4].stdout.startswith(f"hub {url}: it works\n")

@@ -79,8 +79,8 @@ def campaign(
             of ``params``. Run i has set ``i % len(sweep)``.
         name: Unique in the store, 1 to 128 bytes. Without one it is named after the function, with
             a number.
-        store: The URL of the store; without one that of the environment's ``TIDEWIRE_STORE``, or
-            ``sqlite:///tidewire.db``.
+        store: The URL of the store, or the path of a file such as ``farm.db``; without one that of
+            the environment's ``TIDEWIRE_STORE``, or ``sqlite:///tidewire.db``.
         until: Ends the campaign once a mean is known well enough.
         attempts: How often a run is tried that raises, 1 to 100.
         timeout: The time limit of a run in seconds. A run over it is ended, and counts as failed

@@ -12,11 +12,13 @@ from tidewire.errors import InvalidArgument, StoreUnavailable
 _T = TypeVar("_T")
 
 DEFAULT = "sqlite:///tidewire.db"
+_SQLITE = "sqlite:///"
+_FILES = (".db", ".sqlite", ".sqlite3")
 
 
 def url_of(store: str | None) -> str:
     """Return the URL of a store: that which is given, that of ``TIDEWIRE_STORE``, or a file in the
-    working folder.
+    working folder. The path of a file such as ``farm.db`` is an SQLite store.
 
     Raises:
         InvalidArgument: if it is no text.
@@ -46,11 +48,10 @@ def without_password(url: str) -> str:
 
 def _whole(url: str) -> str:
     """Return a URL that means the same file in a process with another working folder."""
-    prefix = "sqlite:///"
-    path = url[len(prefix) :]
-    if url.startswith(prefix) and path and not path.startswith(("/", ":")):
-        return f"{prefix}{os.path.abspath(path)}"
-    return url
+    if url.endswith(_FILES) and ":" not in url:
+        url = f"{_SQLITE}{url}"
+    path = url.removeprefix(_SQLITE)
+    return url if path in (url, "") or path.startswith(("/", ":")) else f"{_SQLITE}{os.path.abspath(path)}"
 
 
 class Connection:

@@ -21,7 +21,7 @@ def doctor(target: str, hub: Hub) -> int:
     """Try a URL or a data folder, and print the verdict first; 1 if there is a problem."""
     began = perf_counter()
     try:
-        if target.startswith(_STORES):
+        if url_of(target).startswith(_STORES):
             return _show("store", shown(target), began, _store(target), [], hub)
         if "://" not in target:
             facts, problems = _folder(target)
