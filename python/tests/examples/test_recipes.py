@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import re
 import signal
 import socket
@@ -13,7 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from link_processes import Program, Programs
+from link_processes import Program, Programs, free_port
 
 GUIDES = Path(__file__).resolve().parents[3] / "docs/guides"
 
@@ -115,3 +117,47 @@ def test_a_model_of_a_library_runs_as_a_campaign(name: str, library: str, tmp_pa
     subprocess.run(
         [sys.executable, write_program("simulations.md", name, tmp_path)], cwd=tmp_path, check=True, timeout=55
     )
+
+
+def test_a_model_of_scikit_learn_predicts_in_a_pool(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="not installed: pip install scikit-learn")
+    program = write_program("inference.md", "predict.py", tmp_path)
+    ran = subprocess.run([sys.executable, program], cwd=tmp_path, check=True, timeout=100, stdout=subprocess.PIPE)
+    assert ran.stdout.endswith(b"of 150 right, 150 requests\n")
+
+
+SETTINGS = """
+SECRET_KEY, DEBUG, ALLOWED_HOSTS, USE_TZ = "of a test", True, ["*"], True
+INSTALLED_APPS, ROOT_URLCONF, DEFAULT_AUTO_FIELD = ["shop"], "shop.views", "django.db.models.BigAutoField"
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db", "OPTIONS": {"timeout": 30}}}
+"""
+
+
+def test_django_views_publish_orders_that_a_handler_invoices(started: Programs, tmp_path: Path) -> None:
+    pytest.importorskip("django", reason="not installed: pip install django")
+    (tmp_path / "shop/management/commands").mkdir(parents=True)
+    (tmp_path / "settings.py").write_text(SETTINGS, encoding="utf-8")
+    for name in ("node", "models", "views", "management/commands/handle_orders"):
+        write_program("django.md", f"shop/{name}.py", tmp_path)
+    _, url = started.hub("tide://127.0.0.1:0", "--data", str(tmp_path / "data"))
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    environment = {"TIDEWIRE_URL": url, "DJANGO_SETTINGS_MODULE": "settings", "PYTHONPATH": path}
+    django = [sys.executable, "-m", "django"]
+    subprocess.run([*django, "migrate", "--run-syncdb"], cwd=tmp_path, env={**os.environ, **environment}, check=True)
+    port = free_port()
+    run = functools.partial(subprocess.Popen, cwd=tmp_path, env={**os.environ, **environment})
+    server = run([*django, "runserver", "--noreload", f"127.0.0.1:{port}"])
+    handler = run([*django, "handle_orders"])
+    try:
+        transport = httpx.HTTPTransport(retries=10)
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, transport=transport) as client:
+            orders = [client.post("/orders", json={"total": total}).json()["order"] for total in (1.5, 2.5)]
+            while client.get("/invoices").json()["orders"] != orders:
+                assert handler.poll() is None
+            assert client.get("/quotes/AB").json() == {"price": 5.0}
+        handler.terminate()
+        assert handler.wait(30) == 0
+    finally:
+        for process in (server, handler):
+            process.kill()
+            process.wait()
