@@ -68,11 +68,3 @@ async def test_commands_are_listed_shown_watched_tried_again_and_cancelled(tmp_p
         assert (code, told["error"]["code"]) == (1, "not_found")
         code, told = await tidewire("ls", "--stage", "done", *at)
         assert (code, told["error"]["code"]) == (2, "invalid_argument")
-
-
-async def test_commands_of_a_folder_are_looked_at_while_no_process_has_it(tmp_path: Path) -> None:
-    async with tw.Node(data=tmp_path) as node:
-        await node.client(Books).close_year.start(2026, id="one")
-    assert (await tidewire("ls", "--service", "books", "--at", tmp_path))[1][0]["id"] == "one"
-    assert (await tidewire("cancel", "one", "--at", tmp_path))[0] == 0
-    assert await tidewire("ls", "--service", "nobody", "--at", tmp_path, json_wanted=False) == (0, "no commands\n")

@@ -308,12 +308,6 @@ def test_a_reader_that_has_read_enough_ends_a_command(hub: tuple[tw.Node, str]) 
         assert (counting.wait(30), counting.stderr.read()) == (1, "")
 
 
-def test_nodes_without_a_name_join_one_hub(hub: tuple[tw.Node, str]) -> None:
-    _, url = hub
-    with tw.Node(url) as one, tw.Node(url) as other:
-        assert one.name != other.name
-
-
 def test_hubs_with_tls_are_trusted_by_a_file(started: Programs, certificates: Path) -> None:
     _, url = started.hub("wss://127.0.0.1:0", f"--cert={certificates}/hub.pem", f"--key={certificates}/hub.key")
     ca = str(certificates / "ca.pem")

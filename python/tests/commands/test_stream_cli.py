@@ -112,6 +112,7 @@ def test_damage_is_found_and_what_is_whole_is_rescued(tmp_path: Path) -> None:
         assert [event.value for event in stream.read()] == list(range(1, 10))
 
 
+@pytest.mark.promise("P17.1")
 def test_crashtest_finds_nothing_lost(tmp_path: Path) -> None:
     code, told = tidewire("crashtest", "--data", tmp_path / "new", "--kills", 3)
     assert (code, told["lost"], told["kills"]) == (0, 0, 3)

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -196,20 +195,6 @@ def test_another_user_gets_no_answer_even_through_an_open_directory(place: Path)
 
 
 # Clients that are a nuisance
-
-
-def test_garbage_is_dropped(place: Path) -> None:
-    with tw.Node(inspect=True):
-        (path,) = place.iterdir()
-        for garbage in (b"\x00\xff\xfe\n", b"[" * 1_000 + b"\n", b'{"ask": "who"}\n'):
-            with socket.socket(socket.AF_UNIX) as client:
-                client.settimeout(PATIENCE_S)
-                client.connect(str(path))
-                client.sendall(garbage)
-                client.shutdown(socket.SHUT_WR)
-                while client.recv(65_536):
-                    pass
-            assert ask(path, "about")["pid"] == os.getpid()
 
 
 def test_a_method_that_is_not_known_and_arguments_are_refused(place: Path) -> None:

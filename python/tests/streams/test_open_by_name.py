@@ -50,12 +50,6 @@ async def test_a_name_alone_makes_what_is_not_there(kind: str, tmp_path: Path) -
             await other.kv("limits", history=2)
 
 
-def test_plain_threads_open_and_make_by_name(tmp_path: Path) -> None:
-    with tw.Node(data=tmp_path) as node:
-        node.sync.stream("orders").publish("orders.eu", 1)
-        assert [event.value for event in node.sync.stream("orders").read()] == [1]
-
-
 @pytest.mark.promise("P17.117")
 @every_home
 async def test_all_settings_that_differ_are_named_at_once(kind: str, tmp_path: Path) -> None:

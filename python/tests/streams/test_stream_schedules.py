@@ -112,14 +112,6 @@ async def test_a_wrong_schedule_is_refused_with_field_value_and_fix(kind: str, t
             await orders.schedules()
 
 
-def test_plain_threads_have_schedules_as_well(tmp_path: Path) -> None:
-    with tw.Node(data=tmp_path) as node:
-        orders = node.sync.stream("orders", subjects=["orders.>"])
-        assert orders.schedule("daily", "@daily", "orders.due", 1).change == "made"
-        assert [schedule.name for schedule in orders.schedules()] == ["daily"]
-        assert orders.cancel_schedule("daily")
-
-
 HOLDER = """
 import asyncio, sys, tidewire as tw
 async def main():
