@@ -111,6 +111,7 @@ class Node(Subjects, Streams, Agents):
         self._folder = self._folder_socket = None
         self._folder_lock = threading.Lock()
         self._opening = None
+        self._not_captured = {}
         self._commands = None
         self._inboxes = None
         self._open_consumers = None

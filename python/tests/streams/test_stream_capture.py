@@ -63,6 +63,20 @@ async def test_a_capture_that_fails_is_a_dead_letter_to_requeue(tmp_path: Path) 
         assert [(event.subject, event.value) async for event in orders.read()] == [("orders.a", 3)]
 
 
+def test_a_message_that_no_stream_stores_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "tidewire")
+    with tw.Node(data=tmp_path) as node:
+        node.sync.stream("orders")
+        node.sync.stream("bills", capture=True)
+        heard = node.subscribe("orders.heard", lambda _: None)
+        for subject in ("orders.heard", "other", "bills.a", *["orders.a"] * 3):
+            node.publish(subject, 1)
+        heard.unsubscribe()
+    [record] = [one for one in caplog.records if "does not store it" in one.getMessage()]
+    assert (record.levelname, "'orders.a', and stream 'orders'" in record.getMessage()) == ("WARNING", True)
+    assert "node.stream('orders', capture=True)" in record.getMessage()
+
+
 def test_the_end_of_a_node_stores_what_was_published(tmp_path: Path) -> None:
     with tw.Node(data=tmp_path) as node:
         node.sync.stream("orders", capture=True)

@@ -41,6 +41,7 @@ class Streams(Services):
     _inboxes: InboxStore | None
     _open_consumers: OpenConsumers | None
     _joins: bool
+    _not_captured: dict[str, Sequence[str]]
 
     async def stream(
         self,
@@ -110,6 +111,9 @@ class Streams(Services):
             from tidewire.streams.capture import capture as capture_published
 
             await capture_published(self._whole, stream)
+            self._not_captured.pop(name, None)
+        elif self._whole.lookup(f"capture-{name}") is None:
+            self._not_captured[name] = subjects
         return stream
 
     async def find_stream(self, name: str) -> Stream:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,6 +35,7 @@ class Subjects(Actors, Services):
 
     _unshared: dict[ActorRef, list[_Known]]
     _unshared_most: int
+    _not_captured: dict[str, Sequence[str]]
 
     def subscribe(self, pattern: str, target: ActorRef | Callable[..., Any], queue: str | None = None) -> Subscription:
         """Deliver what is published on matching subjects to an actor, or to a handler of its own.
@@ -191,6 +192,10 @@ class Subjects(Actors, Services):
             # First: what can't be sent is refused before anybody has it.
             link.publish(subject, message, None, None if headers is None else _plain(headers))
         accepted, _ = self._engine.publish(subject, message, headers)
+        if not accepted and self._not_captured:
+            from tidewire.streams.capture import log_uncaptured
+
+            log_uncaptured(self._whole, subject)
         return accepted
 
     def request(

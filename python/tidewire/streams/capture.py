@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any
 
+from tidewire._log import logger
+from tidewire.agents.handlers import matches
 from tidewire.supervision import Mailbox
 
 if TYPE_CHECKING:
@@ -14,6 +17,11 @@ if TYPE_CHECKING:
 _CAPACITY = 10_000
 _CONCURRENCY = 1_000
 """Messages that wait for one sync of the disk together."""
+
+_HINT = (
+    "%s: no subscriber of this node has what was published on %r, and stream %r does not store it: "
+    "publish to the stream, or make it with node.stream(%r, capture=True)"
+)
 
 
 async def capture(node: Node, stream: Stream) -> None:
@@ -42,3 +50,13 @@ async def capture(node: Node, stream: Stream) -> None:
     except BaseException:
         actor.stop(drain=False)
         raise
+
+
+def log_uncaptured(node: Node, subject: str) -> None:
+    """Log, once for each stream that takes a subject, that the stream does not store a message
+    which no subscriber of this node has. Other nodes of a hub may have subscribers.
+    """
+    for name, patterns in list(node._not_captured.items()):
+        if any(matches(pattern, subject) for pattern in patterns) and node._not_captured.pop(name, ()):
+            is_alone = node._connection is None or not node._connection.is_joined
+            logger.log(WARNING if is_alone else INFO, _HINT, node.name, subject, name, name)
