@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::io::fcntl_getfd;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
-/// Words of the page; `tidewire/_campaigns/status_page.py` has the same numbers.
+/// Words of the page; `tidewire/_campaigns/process.py` has the same numbers.
 const WORDS: usize = 4;
 const RUN: usize = 0;
 const SINCE_US: usize = 1;

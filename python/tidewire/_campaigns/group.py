@@ -105,7 +105,7 @@ class WorkerGroup:
         Raises:
             StoreUnavailable: if the store is away for too long.
         """
-        number, run = worker.board.worker, worker.board.run
+        number, run = worker.number, worker.run
         if number:
             at_run = _NO_RUN if run is None else run
             self.patiently(lambda: self.store.worker_lost(worker.campaign, number, at_run, overtime))
@@ -139,9 +139,9 @@ class WorkerGroup:
                 worker.kill_late(now)
             for worker in self.take_ended():
                 # One that had not joined yet is no loss.
-                if worker.code != 0 and worker.board.worker:
+                if worker.code != 0 and worker.number:
                     with contextlib.suppress(TidewireError):
-                        self.store.worker_lost(worker.campaign, worker.board.worker, _NO_RUN, False)
+                        self.store.worker_lost(worker.campaign, worker.number, _NO_RUN, False)
             if self.workers:
                 self.sleep(
                     min((worker.stop_at for worker in self.workers if worker.stop_at is not None), default=now + 1)

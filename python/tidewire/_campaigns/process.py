@@ -6,23 +6,19 @@ import contextlib
 import json
 import os
 import signal
-import socket
-import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
-import tidewire
-from tidewire._campaigns.status_page import StatusPage
-from tidewire._campaigns.worker import OF_GROUP
+from tidewire._processes.child_process import ChildProcess
 
-_PACKAGE = str(Path(tidewire.__file__).resolve().parents[1])
+# The words of the page are those of ``python/src/campaigns/status_page.rs``. The worker writes
+# ``_SINCE_US`` before ``_RUN``, which is the number of the run plus one, and 0 between ranges.
+_RUN, _SINCE_US, _WORKER, _ENDED_RUNS = range(4)
 _READ_BYTES = 65_536
 _SAID_BYTES_MAX = 1 << 20
 
 
-class WorkerProcess:
+class WorkerProcess(ChildProcess):
     """One worker process of one campaign."""
 
     def __init__(self, orders: dict[str, Any], timeout_us: int | None) -> None:
@@ -31,43 +27,39 @@ class WorkerProcess:
         self.timeout_us = timeout_us
         self.started = time.monotonic()
         self.stop_at: float | None = None
-        self.board = StatusPage()
+        super().__init__("tidewire._campaigns.worker")
         self._said = b""
-        self._socket, theirs = socket.socketpair()
-        orders = {**orders, "started": self.started}
-        try:
-            self._process = _spawn(theirs.fileno(), self.board.fd)
-        except BaseException:
-            self._socket.close()
-            self.board.close()
-            raise
-        finally:
-            theirs.close()
-        self._socket.setblocking(False)
-        self._pidfd = _pidfd(self._process.pid)
+        orders = {**orders, "parent": os.getpid(), "started": self.started}
         with contextlib.suppress(OSError):
-            self._socket.sendall(json.dumps(orders).encode() + b"\n")
+            self.socket.sendall(json.dumps(orders).encode() + b"\n")
 
     @property
-    def pid(self) -> int:
-        """Its process."""
-        return self._process.pid
+    def run(self) -> int | None:
+        """The run that it is in."""
+        run = self.page.words[_RUN]
+        return run - 1 if run else None
+
+    @property
+    def number(self) -> int:
+        """Its number in the campaign, 0 before it has joined."""
+        return self.page.words[_WORKER]
+
+    @property
+    def ended_runs(self) -> int:
+        """How many runs it has ended."""
+        return self.page.words[_ENDED_RUNS]
 
     def fileno(self) -> int:
         """Descriptor that is readable once the worker has ended: its process, or its connection
         where processes can't be waited for.
         """
-        return self._pidfd if self._pidfd is not None else self._socket.fileno()
-
-    def ended(self) -> bool:
-        """Tell whether the process is gone, and reap it then."""
-        return self._process.poll() is not None
+        return self.pidfd if self.pidfd is not None else self.socket.fileno()
 
     def left_us(self) -> int | None:
         """Return how many microseconds are left for the run that it is in; None if it is in none,
         or there is no limit.
         """
-        run, since = self.board.run, self.board.since_us
+        run, since = self.run, self.page.words[_SINCE_US]
         if run is None or self.timeout_us is None:
             return None
         return since + self.timeout_us - time.monotonic_ns() // 1_000
@@ -79,12 +71,12 @@ class WorkerProcess:
         left = self.left_us()
         if left is None or left > 0 or self.ended():
             return False
-        self._signal(signal.SIGSTOP)
+        self.send_signal(signal.SIGSTOP)
         left = self.left_us()
         if left is None or left > 0:
-            self._signal(signal.SIGCONT)
+            self.send_signal(signal.SIGCONT)
             return False
-        self._process.kill()
+        self.kill()
         self._process.wait()
         return True
 
@@ -94,35 +86,20 @@ class WorkerProcess:
         """
         if self.stop_at is None:
             self.stop_at = time.monotonic() + within
-            if self.board.worker:
-                self._signal(signal.SIGTERM)
+            if self.number:
+                self.send_signal(signal.SIGTERM)
             else:
-                self._process.kill()
+                self.kill()
 
     def kill_late(self, now: float) -> None:
         """Kill it if it was asked to end, and has not in time."""
         if self.stop_at is not None and now >= self.stop_at:
-            self._process.kill()
-
-    def how(self) -> str:
-        """Return how it has ended."""
-        code = self._process.returncode
-        if code is None or code >= 0:
-            return f"exit code {code}"
-        try:
-            return f"killed by {signal.Signals(-code).name}"
-        except ValueError:
-            return f"killed by signal {-code}"
-
-    @property
-    def code(self) -> int | None:
-        """Its exit code; None while it is there."""
-        return self._process.returncode
+            self.kill()
 
     def said(self) -> dict[str, Any]:
         """Return its final message; empty if it could not send one."""
         with contextlib.suppress(OSError):
-            while len(self._said) < _SAID_BYTES_MAX and (piece := self._socket.recv(_READ_BYTES)):
+            while len(self._said) < _SAID_BYTES_MAX and (piece := self.socket.recv(_READ_BYTES)):
                 self._said += piece
         line = self._said.partition(b"\n")[0]
         try:
@@ -130,39 +107,3 @@ class WorkerProcess:
         except ValueError:
             return {}
         return said if isinstance(said, dict) else {}
-
-    def close(self) -> None:
-        """Kill it if it is there, and give everything back."""
-        self._process.kill()
-        self._process.wait()
-        self._socket.close()
-        self.board.close()
-        if self._pidfd is not None:
-            os.close(self._pidfd)
-
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(number)
-
-
-def _spawn(socket_fd: int, board_fd: int) -> subprocess.Popen[bytes]:
-    start = f"import sys; sys.path.insert(0, {_PACKAGE!r}); from tidewire._campaigns.worker import main"
-    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    # The worker inherits this, so that signals of the group can't end it before it has its
-    # handlers.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, OF_GROUP)
-    try:
-        return subprocess.Popen(
-            [sys.executable, *flags, "-c", f"{start}; main({socket_fd}, {board_fd}, {os.getpid()})"],
-            pass_fds=[socket_fd, board_fd],
-            stdin=subprocess.DEVNULL,
-        )
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _pidfd(pid: int) -> int | None:
-    try:
-        return os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return None

@@ -118,7 +118,7 @@ class Supervisor:
         """
         if not isinstance(error, StoreUnavailable):
             raise error
-        if worker.board.ended or self._refused_since is None:
+        if worker.ended_runs or self._refused_since is None:
             self._refused_since = worker.started
         now = time.monotonic()
         if now - self._refused_since > self._group.options.store_wait:
@@ -167,7 +167,7 @@ class Deaths:
             self._count, self._ended = 0, ended
         self._count += 1
         if self._count >= _DEATHS_MAX:
-            run = worker.board.run
+            run = worker.run
             at = "before it began a run" if run is None else f"in run {run}"
             raise CampaignError(
                 f"{self._count} workers have died one after the other, and no run has ended meanwhile; the last one {at} "
@@ -204,7 +204,7 @@ def refusal_of(worker: WorkerProcess) -> Exception | None:
     """Return the error with which a worker has refused; None if it ended in another way."""
     if worker.code == REFUSED and (said := worker.said()):
         return _error_of(said)
-    if worker.code == WITHOUT_FILES and (run := worker.board.run) is not None:
+    if worker.code == WITHOUT_FILES and (run := worker.run) is not None:
         return CampaignError(
             f"run {run} closed file descriptors that it had not opened (os.closerange, a daemon library?), those of its"
             " worker among them: close only your own",

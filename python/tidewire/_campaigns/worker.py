@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from tidewire._processes.child_setup import flush_prints, set_up
+
 REFUSED = 3
 """Exit code of a worker that can't work at its campaign, and has said why."""
 WITHOUT_FILES = 4
@@ -26,29 +28,21 @@ WITHOUT_FILES = 4
 _ORDERS_BYTES_MAX = 1 << 20
 
 
-OF_GROUP = (signal.SIGINT, signal.SIGTERM)
-"""Signals that a terminal or a service manager also sends to the supervisor."""
-
-
-def main(connection: int, board_fd: int, parent: int) -> None:
+def main(connection: int, page_fd: int) -> None:
     """Work at one campaign, as the orders say that come from the socket."""
     from tidewire._binding import end_with_parent
 
-    for number in OF_GROUP:
-        signal.signal(number, _ignore)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, OF_GROUP)
-    if not end_with_parent(parent):
-        return
-    for fd in (connection, board_fd):
-        os.set_inheritable(fd, False)
+    set_up(connection, page_fd)
     orders = json.loads(_line(connection))
+    if not end_with_parent(orders["parent"]):
+        return
     if not sys.platform.startswith("linux"):
         _thread.start_new_thread(_end_with_supervisor, (connection,))
     try:
-        state = _work(orders, board_fd)
+        state = _work(orders, page_fd)
     except BaseException as error:  # noqa: BLE001
         _say(connection, _refusal(error))
-        _flush_prints()
+        flush_prints()
         os._exit(REFUSED)
     # From here on nothing is lost: the end of the interpreter takes its time, and what the function
     # has left behind runs in it.
@@ -58,22 +52,15 @@ def main(connection: int, board_fd: int, parent: int) -> None:
 
 def end_child(error: BaseException | None) -> NoReturn:
     """End a process that a run has forked and that has returned from it, as a program would end."""
-    code = 0
-    if isinstance(error, SystemExit):
-        code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
-    elif error is not None:
-        import traceback
+    from tidewire._runtime.fork_handlers import leave
 
-        traceback.print_exception(error)
-        code = 1
-    _flush_prints()
-    os._exit(code & 0xFF)
+    leave(error)
 
 
 def end_without_files(run: int) -> NoReturn:
     """End this process, whose run has closed its files."""
     print(f"run {run} closed file descriptors of its worker: close only those that it opened", file=sys.stderr)
-    _flush_prints()
+    flush_prints()
     os._exit(WITHOUT_FILES)
 
 
@@ -101,7 +88,7 @@ def _load(orders: dict[str, Any]) -> tuple[Callable[..., Any], Callable[[int], A
     return function, Parameters(function, plan["sets"], stored), identity
 
 
-def _work(orders: dict[str, Any], board_fd: int) -> str:
+def _work(orders: dict[str, Any], page_fd: int) -> str:
     from tidewire._binding import CampaignWorker
 
     function, parameters, identity = _load(orders)
@@ -113,7 +100,7 @@ def _work(orders: dict[str, Any], board_fd: int) -> str:
         name=orders["name"],
         host=os.uname().nodename,
         code=identity,
-        board=board_fd,
+        board=page_fd,
         store_wait=orders["store_wait"],
         work_wait=orders["work_wait"],
     )
@@ -128,10 +115,6 @@ def _end_with_supervisor(connection: int) -> None:
     while os.read(connection, 1):
         pass
     os._exit(1)
-
-
-def _ignore(*_: object) -> None:
-    """A handler rather than SIG_IGN: programs that the function starts shall not inherit it."""
 
 
 def _line(connection: int) -> bytes:
@@ -162,10 +145,3 @@ def _refusal(error: BaseException) -> dict[str, Any]:
 def _say(connection: int, words: dict[str, Any]) -> None:
     with contextlib.suppress(OSError):
         os.write(connection, json.dumps(words).encode() + b"\n")
-
-
-def _flush_prints() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        # The stream may be any object of the function, and nobody can receive its error.
-        with contextlib.suppress(Exception):
-            stream.flush()

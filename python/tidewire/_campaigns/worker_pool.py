@@ -166,7 +166,7 @@ class Server:
         served = self._served[worker.campaign]
         now = time.monotonic()
         if worker.code == 0:
-            served.in_vain = 0 if worker.board.ended else min(served.in_vain + 1, len(_AGAIN_S) - 1)
+            served.in_vain = 0 if worker.ended_runs else min(served.in_vain + 1, len(_AGAIN_S) - 1)
             served.not_before = now + _AGAIN_S[served.in_vain]
             _log.info("%s: process %d has left", served.title, worker.pid)
             self._log_campaign(worker.campaign)
@@ -188,7 +188,7 @@ class Server:
 
     def _lost(self, worker: WorkerProcess, *, overtime: bool = False) -> None:
         how = "its run was over its time limit" if overtime else worker.how()
-        run = "" if worker.board.run is None else f" in run {worker.board.run:,}"
+        run = "" if worker.run is None else f" in run {worker.run:,}"
         _log.warning("%s: process %d was lost%s: %s", self._served[worker.campaign].title, worker.pid, run, how)
         self._group.lost(worker, overtime=overtime)
 

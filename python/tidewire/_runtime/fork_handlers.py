@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import threading
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tidewire._binding import after_fork, after_fork_in_parent, before_fork
+from tidewire._processes.child_setup import flush_prints
 
 
 def in_child(call: Callable[[], Any]) -> None:
@@ -47,10 +47,7 @@ def leave(error: BaseException | None) -> NoReturn:
     if code is not None and not isinstance(code, int):
         print(code, file=sys.stderr)
         code = 1
-    for stream in (sys.stdout, sys.stderr):
-        # Nobody is left who could be notified.
-        with contextlib.suppress(Exception):
-            stream.flush()
+    flush_prints()
     os._exit((code or 0) & 0xFF)
 
 

@@ -329,9 +329,8 @@ class Core:
             self._refusal = (PoolFailed, f"pool {self.options.name!r} has failed: {reason}", cause)
         logger.error("pool %r has failed: %s", self.options.name, reason)
 
-    def forked(self) -> None:
-        """In a forked child: the workers are the parent's."""
-        message = f"pool {self.options.name!r} belongs to the process before the fork: make a new pool in this one"
+    def disown(self, message: str) -> None:
+        """Refuse every later submit: the workers belong to another process."""
         self.lock = threading.Lock()
         self._refusal = (PoolStopped, message, None)
         self.hands = None

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import os
 import weakref
 from typing import TYPE_CHECKING
+
+from tidewire._runtime.fork_handlers import in_child
 
 if TYPE_CHECKING:
     from tidewire.pools.pool import Pool
@@ -29,9 +30,9 @@ def _stop_live() -> None:
 
 def _forget_parent() -> None:
     for supervisor in list(supervisors):
-        supervisor.forked()
+        name = supervisor.core.options.name
+        supervisor.core.disown(f"pool {name!r} belongs to the process before the fork: make a new pool in this one")
 
 
 atexit.register(_stop_live)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_parent)
+in_child(_forget_parent)

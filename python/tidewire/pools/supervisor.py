@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import signal
 import threading
 import time
 from collections import deque
@@ -46,14 +45,13 @@ class WorkerSet(Protocol):
     def stuck(self) -> tuple[Stuck, ...]: ...
     def threads(self) -> tuple[str, ...]: ...
     def snapshot(self, now_ns: int) -> list[dict[str, Any]]: ...
-    def forked(self) -> None: ...
 
 
 class PoolSupervisor:
     """Looks after one pool, on a thread of its own."""
 
     def __init__(self, core: Core, worker_set: WorkerSet, replacement: WorkerReplacement) -> None:
-        self._core = core
+        self.core = core
         self._worker_set = worker_set
         self._replacement = replacement
         scale = core.options.scale
@@ -112,9 +110,9 @@ class PoolSupervisor:
 
     def stop(self, timeout: float) -> None:
         """Stop running tasks, without those not begun, and wait for the end."""
-        if self._core.ledger is None:
+        if self.core.ledger is None:
             answer = Blocked()
-            self._core.ask_to_stop(False, timeout, answer)
+            self.core.ask_to_stop(False, timeout, answer)
             answer.wait()
 
     def _hear_bell(self, mask: int) -> None:
@@ -124,14 +122,11 @@ class PoolSupervisor:
     # The thread
 
     def _run(self) -> None:
-        # Workers inherit this, so that signals of the group can't end one before it has its
-        # handlers.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         stuck: tuple[Stuck, ...] = ()
         try:
             stuck = self._keep()
         except BaseException as error:  # noqa: BLE001
-            logger.critical("pool %r: its supervisor failed", self._core.options.name, exc_info=error)
+            logger.critical("pool %r: its supervisor failed", self.core.options.name, exc_info=error)
             self._fail(f"its supervisor failed: {type(error).__name__}: {error}", error)
         finally:
             self._close(stuck)
@@ -141,14 +136,14 @@ class PoolSupervisor:
         while True:
             now_ns = time.monotonic_ns()
             deadline_ns = self._worker_set.work(now_ns)
-            if self._core.watchers:
-                self._core.tell_watchers()
+            if self.core.watchers:
+                self.core.tell_watchers()
             if self._replacement.given_up is not None:
                 self._fail(*self._replacement.given_up)
                 return ()
-            if self._left and self._core.stop is None:
-                self._core.ask_to_stop(True, None, Blocked())
-            if self._core.stop is not None:
+            if self._left and self.core.stop is None:
+                self.core.ask_to_stop(True, None, Blocked())
+            if self.core.stop is not None:
                 over, deadline_ns = self._stop(now_ns, deadline_ns)
                 if over:
                     return self._end(now_ns)
@@ -167,59 +162,59 @@ class PoolSupervisor:
         """Let the number of workers follow the load, and return when to look again; never while the
         pool is small and idle.
         """
-        if self._scaling is None or self._core.stop is not None:
+        if self._scaling is None or self.core.stop is not None:
             return None
         if now_ns >= self._scale_ns:
             self._scale_ns = now_ns + _SCALE_NS
             self._observe(now_ns)
         there, busy = self._worker_set.size()
-        idle = busy == 0 and not self._core.backlog.waiting
-        return None if idle and there == self._replacement.wanted == self._core.options.scale.min else self._scale_ns
+        idle = busy == 0 and not self.core.backlog.waiting
+        return None if idle and there == self._replacement.wanted == self.core.options.scale.min else self._scale_ns
 
     def _observe(self, now_ns: int) -> None:
         assert self._scaling is not None
-        with self._core.lock:
-            first = self._core.backlog.first()
+        with self.core.lock:
+            first = self.core.backlog.first()
             oldest_ms = (now_ns - first.queued_ns) / 1e6 if first is not None else 0.0
-            waiting = self._core.backlog.waiting
+            waiting = self.core.backlog.waiting
         load = Load(self._replacement.wanted, self._worker_set.size()[1], waiting, oldest_ms)
         decision = self._scaling.observe(now_ns / 1e6, load)
         if decision is not None:
             self.decisions.append(decision)
             self._replacement.wanted = decision.workers
             self._scale_ns = now_ns
-            facts = (self._core.options.name, decision.before, decision.workers, decision.reason)
+            facts = (self.core.options.name, decision.before, decision.workers, decision.reason)
             logger.info("pool %r: from %d to %d workers: %s", *facts)
 
     # The end
 
     def _stop(self, now_ns: int, deadline_ns: int | None) -> tuple[bool, int | None]:
-        stop = self._core.stop
+        stop = self.core.stop
         assert stop is not None
-        self._core.refuse_parked()
+        self.core.refuse_parked()
         if not stop.drain:
             if not self._recalled:
                 self._recalled = True
                 self._worker_set.recall_all(now_ns)
                 deadline_ns = now_ns + 2_000_000
-            self._core.give_back()
-        with self._core.lock:
-            open_tasks = self._core.backlog.waiting + self._core.handed()
+            self.core.give_back()
+        with self.core.lock:
+            open_tasks = self.core.backlog.waiting + self.core.handed()
         return open_tasks == 0 or now_ns >= stop.deadline_ns, _earlier(deadline_ns, stop.deadline_ns)
 
     def _end(self, now_ns: int) -> tuple[Stuck, ...]:
         stuck = self._worker_set.stuck()
         tasks = self._worker_set.unfinished()
         self._worker_set.let_all_go(now_ns, kill=bool(tasks))
-        self._core.abandon(tasks, "abandoned")
+        self.core.abandon(tasks, "abandoned")
         self._wait_for_workers()
         return stuck
 
     def _fail(self, reason: str, cause: BaseException | None) -> None:
-        self._core.fail(reason, cause)
+        self.core.fail(reason, cause)
         tasks = self._worker_set.unfinished()
         self._worker_set.let_all_go(time.monotonic_ns(), kill=True)
-        self._core.abandon(tasks, "pool_failed")
+        self.core.abandon(tasks, "pool_failed")
         self._wait_for_workers()
 
     def _wait_for_workers(self) -> None:
@@ -231,23 +226,18 @@ class PoolSupervisor:
                 self._sleep(deadline_ns)
 
     def _close(self, stuck: tuple[Stuck, ...]) -> None:
-        core = self._core
+        core = self.core
         reason = "stopped" if core.state != "failed" else "failed"
         core.close(core.counters.ledger(core.backlog.accepted, stuck, self._worker_set.threads(), reason))
         self._release()
 
     def _release(self) -> None:
-        with self._core.lock:
+        with self.core.lock:
             # From here on nobody rings: another file may get the number of the bell.
-            self._core.hands = None
+            self.core.hands = None
         self._selector.close()
         os.close(self._bell_read)
         os.close(self._bell)
-
-    def forked(self) -> None:
-        """In a forked child: release the objects of the parent."""
-        self._core.forked()
-        self._worker_set.forked()
 
     def statistics(self, now_ns: int) -> dict[str, Any]:
         """Return the figures that only the supervisor knows."""

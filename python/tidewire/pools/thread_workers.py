@@ -388,6 +388,3 @@ class ThreadWorkers:
             {**look(worker, now_ns), "restarts": self._restarts[worker.number]}
             for worker in list(self._workers.values())
         ]
-
-    def forked(self) -> None:
-        """In a forked child there are no threads of the parent."""

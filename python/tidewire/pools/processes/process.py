@@ -17,29 +17,24 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Literal
 
-import tidewire
+from tidewire._processes.child_process import ChildProcess
 from tidewire.pools.assignment import Assignment
 from tidewire.pools.counters import share
-from tidewire.pools.processes.status_page import BEAT_NS, BEGUN, NOTHING, SKIP_AFTER, SKIP_TO, STARTED_NS, StatusPage
+from tidewire.pools.processes.status_page import BEAT_NS, BEGUN, NOTHING, SKIP_AFTER, SKIP_TO, STARTED_NS
 from tidewire.pools.processes.wire import Frames, frame
 from tidewire.pools.task import Task, Unit, singles
 
 # Larger pieces would come from the system each time, and go back to it.
 _READ_BYTES = 65_536
-_PACKAGE = str(Path(tidewire.__file__).resolve().parents[1])
 
 
-class ProcessWorker:
+class ProcessWorker(ChildProcess):
     """One worker process."""
 
     def __init__(self, number: int, setup: bytes) -> None:
@@ -57,25 +52,16 @@ class ProcessWorker:
         self.cancelled_at = self.cancelled_ns = 0
         self._frames = Frames()
         self._unsent = bytearray()
-        self._start(setup)
-
-    def _start(self, setup: bytes) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket, self.board = ours, StatusPage.create()
         heard, self._bell = os.pipe()
         try:
-            self.process = _spawn(theirs.fileno(), self.board.fd, heard)
+            super().__init__("tidewire.pools.processes.worker", heard)
         except BaseException:
-            ours.close()
-            self.board.close()
             os.close(self._bell)
             raise
         finally:
-            theirs.close()
             os.close(heard)
         os.set_blocking(self._bell, False)
-        self.socket.setblocking(False)
-        self.pidfd = _pidfd(self.process.pid)
+        self.page.words[SKIP_AFTER] = NOTHING
         self.push(setup)
 
     # Tasks
@@ -102,23 +88,23 @@ class ProcessWorker:
             self.assignments.popleft()
         if self.recall_to and self.reported >= self.recall_to:
             self.recall_to, self._taken_back = 0, NOTHING
-            self.board.words[SKIP_AFTER] = NOTHING
+            self.page.words[SKIP_AFTER] = NOTHING
         return assignment, counted
 
     def at(self) -> int:
         """Return the position that it has begun and not reported, or 0."""
-        begun = self.board.words[BEGUN]
+        begun = self.page.words[BEGUN]
         return begun if begun > self.reported else 0
 
     def at_since_ns(self) -> int:
         """Return the start time of its present task."""
-        return self.board.words[STARTED_NS]
+        return self.page.words[STARTED_NS]
 
     def alive_ns(self) -> int:
         """Return when it gave its last sign of life: it wrote something, began a task, or its heart
         beat.
         """
-        return max(self.heard_ns, self.board.words[STARTED_NS], self.board.words[BEAT_NS])
+        return max(self.heard_ns, self.page.words[STARTED_NS], self.page.words[BEAT_NS])
 
     def between(self, first: int, last: int) -> list[Unit]:
         """Return the tasks at the positions from ``first`` to ``last`` that were neither reported
@@ -143,13 +129,13 @@ class ProcessWorker:
         """Ask it to skip the tasks that it has not begun. ``take_back`` tells a moment later which
         these are.
         """
-        self.board.words[SKIP_TO] = self.sent
-        self.board.words[SKIP_AFTER] = after
+        self.page.words[SKIP_TO] = self.sent
+        self.page.words[SKIP_AFTER] = after
         self.recall_to, self.recall_ns = self.sent, now_ns
 
     def take_back(self) -> list[Unit]:
         """Take back the tasks that it will not begin any more, in their order."""
-        first = max(self.board.words[BEGUN], self.board.words[SKIP_AFTER], self.reported) + 1
+        first = max(self.page.words[BEGUN], self.page.words[SKIP_AFTER], self.reported) + 1
         units = self.between(first, self.recall_to)
         self._taken_back = first
         return units
@@ -203,30 +189,10 @@ class ProcessWorker:
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
 
-    def kill(self) -> None:
-        """Kill it."""
-        self.process.kill()
-
-    def ended(self) -> bool:
-        """Tell whether the process is gone, and reap it then."""
-        return self.process.poll() is not None
-
-    def end(self) -> str:
-        """Kill it if it is still there, give everything back, and return how it ended."""
-        self.process.kill()
-        code = self.process.wait()
-        self.socket.close()
-        self.board.close()
+    def close(self) -> str:
+        """See ``ChildProcess``."""
         os.close(self._bell)
-        if self.pidfd is not None:
-            os.close(self.pidfd)
-        return _how(code)
-
-    def close_copies(self) -> None:
-        """In a forked child: close what belongs to the parent."""
-        with contextlib.suppress(OSError):
-            self.socket.close()
-            os.close(self._bell)
+        return super().close()
 
 
 def look(worker: ProcessWorker, now_ns: int) -> dict[str, Any]:
@@ -240,7 +206,7 @@ def look(worker: ProcessWorker, now_ns: int) -> dict[str, Any]:
     busy_ns = worker.busy_ns + (now_ns - max(since_ns, worker.heard_ns) if task is not None else 0)
     return {
         "worker": worker.number,
-        "pid": worker.process.pid,
+        "pid": worker.pid,
         "state": "busy" if task is not None else worker.state,
         "handled": worker.handled,
         "errors": worker.errors,
@@ -251,31 +217,3 @@ def look(worker: ProcessWorker, now_ns: int) -> dict[str, Any]:
         "task": task,
         "task_ms": (now_ns - since_ns) / 1e6 if task is not None else None,
     }
-
-
-def _spawn(*fds: int) -> subprocess.Popen[bytes]:
-    code = f"import sys; sys.path.insert(0, {_PACKAGE!r}); from tidewire.pools.processes.worker import main; main{fds}"
-    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return subprocess.Popen(
-        [sys.executable, *flags, "-c", code],
-        pass_fds=fds,
-        stdin=subprocess.DEVNULL,
-    )
-
-
-def _pidfd(pid: int) -> int | None:
-    try:
-        return os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        # On other systems the end of the connection shows the same, unless a child of the worker
-        # keeps it open.
-        return None
-
-
-def _how(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"killed by signal {-code}"

@@ -206,7 +206,7 @@ class ProcessWorkers:
             del self._workers[worker.number]
         at = worker.at()
         self._unregister(worker)
-        how = worker.end()
+        how = worker.close()
         if not expected:
             self._core.put_back(lost_tasks(self._core, self._outcomes, worker, at, why or how, timed_out))
             self._restarts[worker.number] += 1
@@ -285,7 +285,7 @@ class ProcessWorkers:
         """Return the workers that are at a task."""
         name = self._core.options.name
         return tuple(
-            Stuck(worker.number, name, "process", f"process {worker.process.pid}", awaiting=False)
+            Stuck(worker.number, name, "process", f"process {worker.pid}", awaiting=False)
             for worker in self._workers.values()
             # A task that the worker skips has been taken back already.
             if worker.at() and worker.tasks_at(worker.at())
@@ -301,10 +301,3 @@ class ProcessWorkers:
             {**look(worker, now_ns), "restarts": self._restarts[worker.number]}
             for worker in list(self._workers.values())
         ]
-
-    def forked(self) -> None:
-        """In a forked child: release the parent's connections, so that workers see the end of the
-        parent.
-        """
-        for worker in [*self._workers.values(), *self._ending]:
-            worker.close_copies()

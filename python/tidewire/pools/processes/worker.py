@@ -18,6 +18,8 @@ import threading
 import time
 from typing import Any
 
+from tidewire._processes.child_setup import flush_prints, ignore, set_up
+from tidewire._processes.status_page import StatusPage
 from tidewire._runtime.task import RunningTask, running_task
 from tidewire.errors import PayloadTooLarge, RemoteError
 from tidewire.pools import failure
@@ -25,39 +27,30 @@ from tidewire.pools.function import Caller, FunctionRef, checked_results, load
 from tidewire.pools.processes import main_module, wire
 from tidewire.pools.processes.heartbeat import Heartbeat
 from tidewire.pools.processes.pickler import Dumps, dumps_of, plain
-from tidewire.pools.processes.status_page import BEGUN, SKIP_AFTER, SKIP_TO, STARTED_NS, StatusPage
+from tidewire.pools.processes.status_page import BEGUN, SKIP_AFTER, SKIP_TO, STARTED_NS
 from tidewire.pools.processes.wire import BROKEN, PICKLED, PLAIN, READY, RESULTS, SKIPPED, Frames, frame, is_plain
 
 # Larger pieces would come from the system each time, and go back to it.
 _READ_BYTES = 65_536
 _HOLD_NS = 4_000_000
 _HOLD_STUCK_S = 0.005
-_OF_GROUP = (signal.SIGINT, signal.SIGTERM)
 
 
-def main(socket_fd: int, board_fd: int, bell_fd: int) -> None:
+def main(socket_fd: int, page_fd: int, bell_fd: int) -> None:
     """Work until the parent closes the connection. The bell tells the positions to end."""
-    for number in _OF_GROUP:
-        signal.signal(number, _ignore)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_GROUP)
-    for fd in (socket_fd, board_fd, bell_fd):
-        os.set_inheritable(fd, False)
+    set_up(socket_fd, page_fd, bell_fd)
     with contextlib.suppress(ConnectionError):
-        Worker(socket.socket(fileno=socket_fd), StatusPage(board_fd), bell_fd).run()
-
-
-def _ignore(*_: object) -> None:
-    """A handler rather than SIG_IGN: programs that the function starts shall not inherit it."""
+        Worker(socket.socket(fileno=socket_fd), StatusPage(page_fd), bell_fd).run()
 
 
 class Worker:
     """One worker process."""
 
-    def __init__(self, connection: socket.socket, board: StatusPage, bell: int) -> None:
+    def __init__(self, connection: socket.socket, page: StatusPage, bell: int) -> None:
         self._connection = connection
         self._bell = bell
         self._cancelled = 0
-        self._words = board.words
+        self._words = page.words
         self._frames = Frames()
         self._position = 0
         self._outcomes: list[Any] = []
@@ -148,7 +141,7 @@ class Worker:
                 outcomes.append(result if type(result) in PLAIN else self._packed(result))
             if self._forked:
                 # A process that the function forked has returned from it: it is no worker.
-                _flush_prints()
+                flush_prints()
                 os._exit(0)
         self._position += len(items)
         self._write()
@@ -200,7 +193,7 @@ class Worker:
             now = time.monotonic_ns()
             spent_ns, self._spent_from_ns = now - self._spent_from_ns, now
             self._hold_until_ns = now + _HOLD_NS
-            _flush_prints()
+            flush_prints()
             self._send((RESULTS, spent_ns, outcomes))
 
     def _write_what_is_held(self) -> None:
@@ -270,13 +263,6 @@ class _TermMask(threading.local):
     def reset(self) -> None:
         # The function may have a handler of its own. Only the main thread of Python may set one.
         with contextlib.suppress(ValueError):
-            if signal.getsignal(signal.SIGTERM) is _ignore:
+            if signal.getsignal(signal.SIGTERM) is ignore:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self.restore()
-
-
-def _flush_prints() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        # The stream may be any object of the function, and nobody can receive its error.
-        with contextlib.suppress(Exception):
-            stream.flush()

@@ -1,0 +1,1 @@
+"""Worker processes: spawn, status page, signals and end. Pools and campaigns use it."""
