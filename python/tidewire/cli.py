@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json as jsonlib
 import os
 import sys
@@ -16,11 +15,13 @@ from typer.core import TyperGroup
 
 import tidewire as tw
 from tidewire._urls import NATS, SCHEMES
-from tidewire.commands.agent_cli import agent
+from tidewire.commands.agent import agent
 from tidewire.commands.campaign_cli import campaign, worker
-from tidewire.commands.command_cli import command
+from tidewire.commands.command import command
+from tidewire.commands.kv import kv
 from tidewire.commands.output import Level, LogFormat, LogLevel, escape_in, log_to_stderr
-from tidewire.commands.stream_cli import crashtest, kv, log, stream
+from tidewire.commands.place import Json, with_options
+from tidewire.commands.stream import crashtest, log, stream
 
 app = typer.Typer(
     name="tidewire",
@@ -251,7 +252,6 @@ def up(
 
 
 Url = Annotated[str, typer.Option("--url", envvar="TIDEWIRE_URL", help="The hub.")]
-Json = Annotated[bool, typer.Option("--json", help="Print data instead of text.")]
 Text = Annotated[bool, typer.Option("--text", help="Take it for text, whatever it looks like.")]
 Wait = Annotated[float, typer.Option("--wait", help="Seconds in which it tries again to join a hub that is away.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the answer.")]
@@ -292,13 +292,7 @@ def _at_a_hub(work: Callable[..., int]) -> Callable[..., None]:
 
         raise typer.Exit(work(Hub(url, token, json, (ca, cert, key), wait), **own))
 
-    _, *own = inspect.signature(work, eval_str=True).parameters.values()
-    *shared, _ = inspect.signature(command, eval_str=True).parameters.values()
-    options = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in (*own, *shared)]
-    command.__name__, command.__doc__ = work.__name__, work.__doc__
-    command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-    command.__annotations__ = {option.name: option.annotation for option in options}
-    return command
+    return with_options(command, work, 1)
 
 
 @app.command(epilog="""Example: tidewire pub orders.created '{"id": 7}'""")

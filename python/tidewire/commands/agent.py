@@ -1,72 +1,87 @@
-"""The commands ``tidewire agent ls|show|requeue|drop``: their output, and their exit codes."""
+"""The command ``tidewire agent``."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 import tidewire as tw
-from tidewire.agents.inbox_store import DeadMessage, DurableInfo, PastMessage
-from tidewire.commands.stream import run_at, say
+from tidewire.commands.place import at_a_place, say
 
+if TYPE_CHECKING:
+    from tidewire.agents.inbox_store import DeadMessage, DurableInfo, PastMessage
+
+agent = typer.Typer(help="Durable agents: their states, inboxes and dead letters.", no_args_is_help=True)
+Id = Annotated[str, typer.Argument(metavar="ID", help="Of the agent.")]
 _TEXT_CHARS = 100
 
 
-def ls(at: str, as_json: bool) -> int:
-    """List durable agents."""
-
-    async def work(node: tw.Node) -> int:
-        found = await node.durable_agents()
-        say(as_json, [_data(info) for info in found], "\n".join(map(_line, found)) or "no durable agents")
-        return 0
-
-    return run_at(at, as_json, work)
+@agent.command("ls", epilog="Example: tidewire agent ls --url data/")
+@at_a_place
+async def agent_ls(node: tw.Node, as_json: bool) -> int:
+    """List the durable agents that have ever run, by id."""
+    found = await node.durable_agents()
+    say(as_json, [_data(info) for info in found], "\n".join(map(_line, found)) or "no durable agents")
+    return 0
 
 
-def show(at: str, name: str, limit: int, as_json: bool) -> int:
-    """Show a durable agent: its state, its newest messages, its dead letters."""
-
-    async def work(node: tw.Node) -> int:
-        info = await node.durable_agent(name)
-        past, dead = await node.agent_messages(name, limit), await node.agent_dead_letters(name)
-        lines = [
-            _line(info),
-            f"held by {info.holder} with fence {info.fence}, written {info.commits} times, last at {info.written:%F %T}",
-            *([f"state: {_short(info.state)}"] if info.durable == "state" else []),
-            *map(_past, past),
-            *(f"dead letter {one.sequence}, {one.reason} after {one.attempts} attempts: {one.error}" for one in dead),
-        ]
-        data = _data(info) | {
-            "messages": [_past_data(one) for one in past],
-            "dead_letters": [_dead_data(one) for one in dead],
-        }
-        say(as_json, data, "\n".join(lines))
-        return 0
-
-    return run_at(at, as_json, work)
-
-
-def requeue(at: str, name: str, sequences: list[int], as_json: bool) -> int:
-    """Send dead letters to their agent anew; 1 if there were none."""
-
-    async def work(node: tw.Node) -> int:
-        chosen = sequences or [letter.sequence for letter in await node.agent_dead_letters(name)]
-        count = await node.requeue_agent_messages(name, *chosen)
-        say(as_json, {"requeued": count}, f"{name}: {count} requeued")
-        return 0 if count else 1
-
-    return run_at(at, as_json, work)
+@agent.command("show", epilog="Example: tidewire agent show clerk --url tide://127.0.0.1:7420")
+@at_a_place
+async def agent_show(
+    node: tw.Node,
+    as_json: bool,
+    name: Id,
+    limit: Annotated[int, typer.Option("--limit", help="How many of its newest messages.", min=1, max=1_000)] = 20,
+) -> int:
+    """Show a durable agent: who has it, its state, its newest messages and its dead letters."""
+    info = await node.durable_agent(name)
+    past, dead = await node.agent_messages(name, limit), await node.agent_dead_letters(name)
+    lines = [
+        _line(info),
+        f"held by {info.holder} with fence {info.fence}, written {info.commits} times, last at {info.written:%F %T}",
+        *([f"state: {_short(info.state)}"] if info.durable == "state" else []),
+        *map(_past, past),
+        *(f"dead letter {one.sequence}, {one.reason} after {one.attempts} attempts: {one.error}" for one in dead),
+    ]
+    data = _data(info) | {
+        "messages": [_past_data(one) for one in past],
+        "dead_letters": [_dead_data(one) for one in dead],
+    }
+    say(as_json, data, "\n".join(lines))
+    return 0
 
 
-def drop(at: str, name: str, sequences: list[int], as_json: bool) -> int:
-    """Forget dead letters; 1 if there were none."""
+@agent.command("requeue", epilog="Example: tidewire agent requeue clerk 17 --url tide://127.0.0.1:7420")
+@at_a_place
+async def agent_requeue(
+    node: tw.Node,
+    as_json: bool,
+    name: Id,
+    sequences: Annotated[
+        list[int] | None, typer.Argument(metavar="[SEQUENCE]...", help="Which dead letters; all if none is named.")
+    ] = None,
+) -> int:
+    """Send dead letters to their agent anew; exit code 1 if there were none."""
+    chosen = sequences or [letter.sequence for letter in await node.agent_dead_letters(name)]
+    count = await node.requeue_agent_messages(name, *chosen)
+    say(as_json, {"requeued": count}, f"{name}: {count} requeued")
+    return 0 if count else 1
 
-    async def work(node: tw.Node) -> int:
-        count = await node.drop_agent_messages(name, *sequences)
-        say(as_json, {"dropped": count}, f"{name}: {count} dropped")
-        return 0 if count else 1
 
-    return run_at(at, as_json, work)
+@agent.command("drop", epilog="Example: tidewire agent drop clerk 17 --url tide://127.0.0.1:7420")
+@at_a_place
+async def agent_drop(
+    node: tw.Node,
+    as_json: bool,
+    name: Id,
+    sequences: Annotated[list[int], typer.Argument(metavar="SEQUENCE...", help="Which dead letters.")],
+) -> int:
+    """Forget dead letters; exit code 1 if there were none."""
+    count = await node.drop_agent_messages(name, *sequences)
+    say(as_json, {"dropped": count}, f"{name}: {count} dropped")
+    return 0 if count else 1
 
 
 def _line(info: DurableInfo) -> str:

@@ -1,92 +1,95 @@
-"""The commands ``tidewire command ls|show|watch|cancel|retry``: their output, and their exit
-codes.
-"""
+"""The command ``tidewire command``."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 import tidewire as tw
-from tidewire.commands.stream import run_at, say
+from tidewire.commands.place import at_a_place, say
+
+command = typer.Typer(help="Commands of services: long work with progress and a result.", no_args_is_help=True)
+Id = Annotated[str, typer.Argument(metavar="ID", help="Of the command.")]
 
 
-def ls(at: str, service: str | None, stage: str | None, as_json: bool) -> int:
-    """List commands."""
-
-    async def work(node: tw.Node) -> int:
-        found = await node.commands(service=service, stage=stage)
-        say(as_json, [_data(info) for info in found], "\n".join(map(_line, found)) or "no commands")
-        return 0
-
-    return run_at(at, as_json, work)
-
-
-def show(at: str, name: str, as_json: bool) -> int:
-    """Show a command."""
-
-    async def work(node: tw.Node) -> int:
-        info = await node.command(name).info()
-        lines = [
-            _line(info),
-            f"started by {info.caller} at {info.created:%F %T}, priority {info.priority}, {info.retries} retries",
-        ]
-        if info.began is not None:
-            lines.append(f"attempt {info.attempt} by {info.worker}, begun at {info.began:%F %T}")
-        if info.ended is not None:
-            lines.append(f"ended at {info.ended:%F %T}")
-        data = _data(info)
-        if info.stage == "succeeded":
-            data["result"] = await node.command(name).result()
-            lines.append(f"result: {data['result']!r}")
-        lines.extend(filter(None, [info.traceback.rstrip() or info.error]))
-        say(as_json, data, "\n".join(lines))
-        return 0
-
-    return run_at(at, as_json, work)
+@command.command("ls", epilog="Example: tidewire command ls --url tide://127.0.0.1:7420 --stage running")
+@at_a_place
+async def command_ls(
+    node: tw.Node,
+    as_json: bool,
+    service: Annotated[str | None, typer.Option("--service", help="Those of a service.", show_default=False)] = None,
+    stage: Annotated[
+        str | None,
+        typer.Option(
+            "--stage", help="queued, running, succeeded, failed or cancelled: only those.", show_default=False
+        ),
+    ] = None,
+) -> int:
+    """List the commands, the oldest first."""
+    found = await node.commands(service=service, stage=stage)
+    say(as_json, [_data(info) for info in found], "\n".join(map(_line, found)) or "no commands")
+    return 0
 
 
-def watch(at: str, name: str, as_json: bool) -> int:
-    """Print the progress of a command until it is over; 1 if it has not succeeded."""
-
-    async def work(node: tw.Node) -> int:
-        run = node.command(name)
-        async for one in run.progress():
-            data = asdict(one) | {"time": one.time.isoformat()}
-            say(as_json, data, f"{one.fraction:5.0%}  {one.note}{_again(one.attempt)}")
-        info = await run.info()
-        say(as_json, _data(info), _line(info))
-        return 0 if info.stage == "succeeded" else 1
-
-    return run_at(at, as_json, work)
-
-
-def cancel(at: str, name: str, as_json: bool) -> int:
-    """Have a command end."""
-
-    async def work(node: tw.Node) -> int:
-        changed = await node.command(name).cancel()
-        info = await node.command(name).info()
-        text = (
-            "it ends when its worker has ended it" if info.is_cancelling and not info.is_over else f"it is {info.stage}"
-        )
-        say(as_json, {"cancelled": changed, "stage": info.stage}, f"{name}: {text}")
-        return 0 if changed else 1
-
-    return run_at(at, as_json, work)
+@command.command("show", epilog="Example: tidewire command show 5f0c2a90d1e34b77 --url data/")
+@at_a_place
+async def command_show(node: tw.Node, as_json: bool, name: Id) -> int:
+    """Show a command, with its result or its error."""
+    info = await node.command(name).info()
+    lines = [
+        _line(info),
+        f"started by {info.caller} at {info.created:%F %T}, priority {info.priority}, {info.retries} retries",
+    ]
+    if info.began is not None:
+        lines.append(f"attempt {info.attempt} by {info.worker}, begun at {info.began:%F %T}")
+    if info.ended is not None:
+        lines.append(f"ended at {info.ended:%F %T}")
+    data = _data(info)
+    if info.stage == "succeeded":
+        data["result"] = await node.command(name).result()
+        lines.append(f"result: {data['result']!r}")
+    lines.extend(filter(None, [info.traceback.rstrip() or info.error]))
+    say(as_json, data, "\n".join(lines))
+    return 0
 
 
-def retry(at: str, name: str, as_json: bool) -> int:
-    """Have a command begin anew."""
+@command.command("watch", epilog="Example: tidewire command watch 5f0c2a90d1e34b77 --url tide://127.0.0.1:7420")
+@at_a_place
+async def command_watch(node: tw.Node, as_json: bool, name: Id) -> int:
+    """Print the progress of a command until it is over; exit code 1 if it has not succeeded."""
+    run = node.command(name)
+    async for one in run.progress():
+        data = asdict(one) | {"time": one.time.isoformat()}
+        say(as_json, data, f"{one.fraction:5.0%}  {one.note}{_again(one.attempt)}")
+    info = await run.info()
+    say(as_json, _data(info), _line(info))
+    return 0 if info.stage == "succeeded" else 1
 
-    async def work(node: tw.Node) -> int:
-        changed = await node.command(name).retry()
-        stage = (await node.command(name).info()).stage
-        text = "it is queued" if changed else f"it is {stage}: only what has failed or was cancelled begins anew"
-        say(as_json, {"queued": changed, "stage": stage}, f"{name}: {text}")
-        return 0 if changed else 1
 
-    return run_at(at, as_json, work)
+@command.command("cancel", epilog="Example: tidewire command cancel 5f0c2a90d1e34b77 --url tide://127.0.0.1:7420")
+@at_a_place
+async def command_cancel(node: tw.Node, as_json: bool, name: Id) -> int:
+    """Have a command end; exit code 1 if it was over, or being cancelled."""
+    changed = await node.command(name).cancel()
+    info = await node.command(name).info()
+    text = "it ends when its worker has ended it" if info.is_cancelling and not info.is_over else f"it is {info.stage}"
+    say(as_json, {"cancelled": changed, "stage": info.stage}, f"{name}: {text}")
+    return 0 if changed else 1
+
+
+@command.command("retry", epilog="Example: tidewire command retry 5f0c2a90d1e34b77 --url tide://127.0.0.1:7420")
+@at_a_place
+async def command_retry(node: tw.Node, as_json: bool, name: Id) -> int:
+    """Have a command that has failed, or was cancelled, begin anew; exit code 1 if it is
+    neither.
+    """
+    changed = await node.command(name).retry()
+    stage = (await node.command(name).info()).stage
+    text = "it is queued" if changed else f"it is {stage}: only what has failed or was cancelled begins anew"
+    say(as_json, {"queued": changed, "stage": stage}, f"{name}: {text}")
+    return 0 if changed else 1
 
 
 def _line(info: tw.CommandInfo) -> str:

@@ -11,7 +11,7 @@ from tidewire._binding import CampaignStore, check_folder
 from tidewire._campaigns.store import shown, url_of
 from tidewire._urls import is_nats, without_secrets
 from tidewire.commands.output import as_json, fail
-from tidewire.commands.stream import require_data_folder
+from tidewire.commands.place import require_data_folder
 from tidewire.commands.talk import Hub
 
 _STORES = ("sqlite:", "postgres:", "postgresql:")

@@ -1,102 +1,351 @@
-"""The commands ``tidewire stream``, ``tidewire kv`` and ``tidewire log``, as the command line calls
-them.
-"""
+"""The commands ``tidewire stream``, ``tidewire log`` and ``tidewire crashtest``."""
 
 from __future__ import annotations
 
-import contextlib
-import json
+import asyncio
+import json as jsonlib
 import re
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 import tidewire as tw
 from tidewire._binding import check_folder, salvage_folder
-from tidewire._node.folder_socket import SOCKET
+from tidewire.commands.consumer import data_of, existing, line_of, requeue_all, start_of
 from tidewire.commands.output import fail
-from tidewire.top.sockets import is_stale
+from tidewire.commands.place import Json, at_a_place, moment, require_data_folder, say, value_of
 
+stream = typer.Typer(help="Streams of a data folder or of a hub.", no_args_is_help=True)
+log = typer.Typer(help="The files of a data folder.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="Of the stream.")]
+ConsumerName = Annotated[str, typer.Argument(metavar="CONSUMER", help="Of the stream.")]
 _WATCH_S = 1.0
 
 
-def run_at(at: str, as_json: bool, work: Callable[[tw.Node], Awaitable[int]]) -> int:
-    """Do something with a node whose streams are there, and return the exit code: that of
-    ``fail`` after an error, 130 after Ctrl-C.
+@stream.command("ls")
+@at_a_place
+async def stream_ls(node: tw.Node, as_json: bool) -> int:
+    """List the streams."""
+    infos = await node.streams()
+    lines = [f"{i.name}  {i.messages} events  {i.bytes} bytes  {i.consumers} consumers  {i.dead} dead" for i in infos]
+    say(as_json, [asdict(info) for info in infos], "\n".join(lines) or "no streams")
+    return 0
+
+
+@stream.command("info")
+@at_a_place
+async def stream_info(
+    node: tw.Node,
+    as_json: bool,
+    name: Name,
+    watch: Annotated[bool, typer.Option("--watch", help="Show each change, until Ctrl-C.")] = False,
+) -> int:
+    """Show a stream and its consumers, with their lag."""
+    stream, shown = await node.find_stream(name), None
+    while True:
+        found, consumers = await stream.info(), await stream.consumers()
+        if (found, consumers) != shown:
+            shown = found, consumers
+            _show_info(*shown, as_json)
+        if not watch:
+            return 0
+        await asyncio.sleep(_WATCH_S)
+
+
+@stream.command("pub")
+@at_a_place
+async def stream_pub(
+    node: tw.Node,
+    as_json: bool,
+    name: Name,
+    subject: Annotated[str, typer.Argument(help="Where it goes.")],
+    value: Annotated[str, typer.Argument(help="JSON, or text.")],
+    id: Annotated[str | None, typer.Option("--id", help="Store it once.", show_default=False)] = None,
+    key: Annotated[str | None, typer.Option("--key", help="What it is about.", show_default=False)] = None,
+) -> int:
+    """Publish a message, and print its ack."""
+    stream = await node.find_stream(name)
+    ack = await stream.publish(subject, value_of(value), id=id, key=key)
+    again = " (it was there)" if ack.duplicate else ""
+    say(as_json, ack._asdict(), f"{ack.sequence} on {ack.durability}{again}")
+    return 0
+
+
+@stream.command("read", epilog="Example: tidewire stream read orders --url data/ --since 1h --key 7 --grep failed")
+@at_a_place
+async def stream_read(
+    node: tw.Node,
+    as_json: bool,
+    name: Name,
+    start: Annotated[int, typer.Option("--start", min=0, help="The first sequence.")] = 0,
+    stop: Annotated[int | None, typer.Option("--stop", help="The last.", show_default=False)] = None,
+    filter: Annotated[str | None, typer.Option("--filter", help="Which subjects.", show_default=False)] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help="1h, or a time with its zone.", show_default=False)
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", help="As --since, for the end.", show_default=False)] = None,
+    key: Annotated[str | None, typer.Option("--key", help="Only events with it.", show_default=False)] = None,
+    grep: Annotated[
+        str | None,
+        typer.Option("--grep", help="Only events whose line of text has this regular expression.", show_default=False),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for more at the end.")] = False,
+) -> int:
+    """Print events. Keeps no state."""
+    begin, end = (moment(f"--{field}", text) if text else None for field, text in (("since", since), ("until", until)))
+    pattern = _pattern(grep)
+    of = await node.find_stream(name)
+    async for event in of.read(begin or start, stop, () if filter is None else filter, follow):
+        if end and event.time > end:
+            break
+        line = _line(event)
+        if key in (None, event.key) and pattern.search(line):
+            say(as_json, _data(event), line)
+    return 0
+
+
+@stream.command("sub")
+@at_a_place
+async def stream_sub(
+    node: tw.Node,
+    as_json: bool,
+    name: Name,
+    filter: Annotated[str | None, typer.Option("--filter", help="Which subjects.", show_default=False)] = None,
+) -> int:
+    """Print what is published from now on, until Ctrl-C."""
+    of = await node.find_stream(name)
+    async for event in of.read("new", None, () if filter is None else filter, follow=True):
+        say(as_json, _data(event), _line(event))
+    return 0
+
+
+@stream.command("purge")
+@at_a_place
+async def stream_purge(
+    node: tw.Node,
+    as_json: bool,
+    name: Name,
+    before: Annotated[int | None, typer.Option("--before", help="Events before it.", show_default=False)] = None,
+    keep: Annotated[int | None, typer.Option("--keep", help="All but so many.", show_default=False)] = None,
+) -> int:
+    """Remove events: all, or those that the options say."""
+    purged = await (await node.find_stream(name)).purge(before=before, keep=keep)
+    say(as_json, {"purged": purged}, f"{purged} events removed")
+    return 0
+
+
+@stream.command("schedules")
+@at_a_place
+async def stream_schedules(node: tw.Node, as_json: bool, name: Name) -> int:
+    """List the schedules of a stream, with their next beats."""
+    found = await (await node.find_stream(name)).schedules()
+    lines = [f"{s.name}  {s.when} ({s.time_zone})  {s.subject}  next {s.next_time}" for s in found]
+    say(as_json, [_schedule(one) for one in found], "\n".join(lines) or "no schedules")
+    return 0
+
+
+@stream.command("schedule", epilog='Example: tidewire stream schedule orders nightly "0 22 * * 1-5" reports.due {}')
+@at_a_place
+async def stream_schedule(
+    node: tw.Node,
+    as_json: bool,
+    name: Name,
+    schedule: Annotated[str, typer.Argument(help="Its name.")],
+    when: Annotated[str, typer.Argument(help='Such as "0 22 * * 1-5", @daily, "@every 30s".')],
+    subject: Annotated[str, typer.Argument(help="Where its beats go.")],
+    value: Annotated[str, typer.Argument(help="JSON, or text.")],
+    key: Annotated[str | None, typer.Option("--key", help="What they are about.", show_default=False)] = None,
+    time_zone: Annotated[str, typer.Option("--time-zone", help="Such as Europe/Berlin.")] = "UTC",
+) -> int:
+    """Have the storage backend publish a message again and again; a schedule of the same name is
+    replaced if it differs.
     """
-    import asyncio
+    stream = await node.find_stream(name)
+    made = await stream.schedule(schedule, when, subject, value_of(value), key=key, time_zone=time_zone)
+    say(as_json, {**_schedule(made), "change": made.change}, f"{made.name} {made.change}, next {made.next_time}")
+    return 0
 
-    async def main() -> int:
-        async with node_at(at) as node:
-            return await work(node)
 
+@stream.command("unschedule")
+@at_a_place
+async def stream_unschedule(
+    node: tw.Node, as_json: bool, name: Name, schedule: Annotated[str, typer.Argument(help="Its name.")]
+) -> int:
+    """Cancel a schedule; exit code 1 if there is none."""
+    cancelled = await (await node.find_stream(name)).cancel_schedule(schedule)
+    say(as_json, {"cancelled": cancelled}, f"{schedule} cancelled" if cancelled else f"{schedule}: there is none")
+    return 0 if cancelled else 1
+
+
+@stream.command("rm")
+@at_a_place
+async def stream_rm(node: tw.Node, as_json: bool, name: Name) -> int:
+    """Delete a stream with its consumers and dead letters."""
+    await (await node.find_stream(name)).delete()
+    say(as_json, {"deleted": name}, f"{name} deleted")
+    return 0
+
+
+@stream.command("dead", epilog="Example: tidewire stream dead orders billing --url data/")
+@at_a_place
+async def stream_dead(
+    node: tw.Node,
+    as_json: bool,
+    name: Name,
+    consumer: ConsumerName,
+    start: Annotated[int, typer.Option("--start", min=0, help="The first sequence.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many at most.")] = 100,
+) -> int:
+    """List the dead letters of a consumer: events that it has given up."""
+    of = await existing(node, name, consumer)
+    found = await of.dead_letters(start, limit)
+    say(as_json, [data_of(one) for one in found], "\n".join(map(line_of, found)) or "no dead letters")
+    return 0
+
+
+@stream.command("requeue", epilog="Example: tidewire stream requeue orders billing 17 --url tide://127.0.0.1:7420")
+@at_a_place
+async def stream_requeue(
+    node: tw.Node,
+    as_json: bool,
+    name: Name,
+    consumer: ConsumerName,
+    sequences: Annotated[
+        list[int] | None, typer.Argument(metavar="[SEQUENCE]...", help="Which dead letters; all if none is named.")
+    ] = None,
+) -> int:
+    """Deliver dead letters anew; exit code 1 if there were none."""
+    of = await existing(node, name, consumer)
+    count = await of.requeue(*sequences) if sequences else await requeue_all(of)
+    say(as_json, {"requeued": count}, f"{consumer}: {count} requeued")
+    return 0 if count else 1
+
+
+@stream.command("drop-dead", epilog="Example: tidewire stream drop-dead orders billing 17 --url data/")
+@at_a_place
+async def stream_drop_dead(
+    node: tw.Node,
+    as_json: bool,
+    name: Name,
+    consumer: ConsumerName,
+    sequences: Annotated[list[int], typer.Argument(metavar="SEQUENCE...", help="Which dead letters.")],
+) -> int:
+    """Forget dead letters; exit code 1 if there were none."""
+    of = await existing(node, name, consumer)
+    count = await of.drop_dead(*sequences)
+    say(as_json, {"dropped": count}, f"{consumer}: {count} dropped")
+    return 0 if count else 1
+
+
+@stream.command("pause")
+@at_a_place
+async def stream_pause(node: tw.Node, as_json: bool, name: Name, consumer: ConsumerName) -> int:
+    """Deliver nothing more to a consumer, until it is resumed."""
+    of = await existing(node, name, consumer)
+    await of.pause()
+    say(as_json, {"paused": True}, f"{consumer} is paused")
+    return 0
+
+
+@stream.command("resume")
+@at_a_place
+async def stream_resume(node: tw.Node, as_json: bool, name: Name, consumer: ConsumerName) -> int:
+    """Let a paused consumer go on."""
+    of = await existing(node, name, consumer)
+    await of.resume()
+    say(as_json, {"paused": False}, f"{consumer} goes on")
+    return 0
+
+
+@stream.command("seek", epilog="Example: tidewire stream seek orders billing 2026-11-23T21:00:00Z --url data/")
+@at_a_place
+async def stream_seek(
+    node: tw.Node,
+    as_json: bool,
+    name: Name,
+    consumer: ConsumerName,
+    to: Annotated[str, typer.Argument(metavar="TO", help="new, all, a sequence, or a time with its zone.")],
+) -> int:
+    """Let a consumer go on at another place. Pending deliveries are forgotten."""
+    of = await existing(node, name, consumer)
+    start = start_of(to)
+    await of.seek(start)
+    shown = start.isoformat() if isinstance(start, datetime) else start
+    say(as_json, {"start": shown}, f"{consumer} goes on at {shown}")
+    return 0
+
+
+@stream.command("rm-consumer")
+@at_a_place
+async def stream_rm_consumer(node: tw.Node, as_json: bool, name: Name, consumer: ConsumerName) -> int:
+    """Delete a consumer with its dead letters."""
+    of = await existing(node, name, consumer)
+    await of.delete()
+    say(as_json, {"deleted": consumer}, f"{consumer} deleted")
+    return 0
+
+
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The data folder.")]
+
+
+@log.command("check")
+def log_check(folder: Folder, json: Json = False) -> None:
+    """Read every file of a data folder, and say what it holds; exit code 1 if one is damaged.
+    Changes nothing.
+    """
     try:
-        if "://" not in at:
-            require_data_folder("url", Path(at), ", or the URL of a hub or of NATS")
-        return asyncio.run(main())
+        require_data_folder("FOLDER", folder)
+        files = check_folder(str(folder))
     except tw.TidewireError as error:
-        return fail(error, as_json)
-    except KeyboardInterrupt:
-        return 130
+        raise typer.Exit(fail(error, json)) from None
+    for file in [] if json else files:
+        torn = f"; the last write was torn: {file['torn_bytes']} bytes" if file["torn_bytes"] else ""
+        state = f"DAMAGED: {file['damage']}" if file["damage"] else f"whole{torn}"
+        print(f"{file['file']}: {file['records']} records in {file['groups']} writes, {file['bytes']} bytes, {state}")
+    if json:
+        print(jsonlib.dumps(files))
+    raise typer.Exit(1 if any(file["damage"] for file in files) else 0)
 
 
-def node_at(at: str) -> tw.Node:
-    """Return a node whose streams are at a URL or in a folder. While a program has the folder open,
-    the node joins the socket of that program.
+@log.command("salvage")
+def log_salvage(
+    folder: Folder,
+    into: Annotated[Path, typer.Option("--into", help="A new data folder.", file_okay=False)],
+    json: Json = False,
+) -> None:
+    """Publish every whole event of a damaged folder into streams of a new one. Changes nothing in
+    the damaged one.
     """
-    if "://" in at:
-        return tw.Node(at)
-    socket = Path(at).resolve() / SOCKET
-    return tw.Node(f"tide+unix://{socket}") if socket.exists() and not is_stale(socket) else tw.Node(data=at)
+    try:
+        require_data_folder("FOLDER", folder)
+        count = salvage_folder(str(folder), str(into))
+    except tw.TidewireError as error:
+        raise typer.Exit(fail(error, json)) from None
+    say(
+        json,
+        {"rescued": count},
+        f"{count} events rescued into {into}; consumers, schedules, keys and leases are not",
+    )
 
 
-def require_data_folder(field: str, path: Path, or_else: str = "") -> None:
-    """Raise NotFound if no program has stored anything at this path: a node would make a data
-    folder there.
+def crashtest(
+    data: Annotated[
+        Path, typer.Option("--data", help="A folder for the test; it must be empty or new.", file_okay=False)
+    ],
+    kills: Annotated[int, typer.Option("--kills", min=1, help="How often the writer is killed.")] = 20,
+    seed: Annotated[int, typer.Option("--seed", help="Of the moments of the kills.")] = 1,
+    json: Json = False,
+) -> None:
+    """Publish, kill -9 the writer at random, again and again; then look that all that was acked is
+    there, in order, once.
     """
-    if not any(any(path.glob(pattern)) for pattern in ("state/*.log", "streams/*/*.log")):
-        raise tw.NotFound(
-            f"{field}: there is no data folder at {str(path)!r}; "
-            f"give the folder of tw.Node(data=...) or of `tidewire up --data`{or_else}"
-        )
+    from tidewire.commands.crashtest import crashtest
 
-
-def say(as_json: bool, data: Any, text: str) -> None:
-    print(json.dumps(data, default=str) if as_json else text, flush=True)
-
-
-def ls(at: str, as_json: bool) -> int:
-    """List streams."""
-
-    async def work(node: tw.Node) -> int:
-        infos = await node.streams()
-        lines = [
-            f"{i.name}  {i.messages} events  {i.bytes} bytes  {i.consumers} consumers  {i.dead} dead" for i in infos
-        ]
-        say(as_json, [asdict(info) for info in infos], "\n".join(lines) or "no streams")
-        return 0
-
-    return run_at(at, as_json, work)
-
-
-def info(at: str, name: str, watch: bool, as_json: bool) -> int:
-    """Show a stream; with ``watch`` again after each change, until Ctrl-C."""
-    import asyncio
-
-    async def work(node: tw.Node) -> int:
-        stream, shown = await node.find_stream(name), None
-        while True:
-            found, consumers = await stream.info(), await stream.consumers()
-            if (found, consumers) != shown:
-                shown = found, consumers
-                _show_info(*shown, as_json)
-            if not watch:
-                return 0
-            await asyncio.sleep(_WATCH_S)
-
-    return run_at(at, as_json, work)
+    raise typer.Exit(crashtest(data, kills, seed, json))
 
 
 def _show_info(found: Any, consumers: list[Any], as_json: bool) -> None:
@@ -113,227 +362,19 @@ def _show_info(found: Any, consumers: list[Any], as_json: bool) -> None:
     say(as_json, {**asdict(found), "consumers": [asdict(c) for c in consumers]}, "\n".join(lines))
 
 
-def pub(at: str, name: str, subject: str, value: str, id: str | None, key: str | None, as_json: bool) -> int:
-    """Publish a message."""
-
-    async def work(node: tw.Node) -> int:
-        stream = await node.find_stream(name)
-        ack = await stream.publish(subject, _value(value), id=id, key=key)
-        again = " (it was there)" if ack.duplicate else ""
-        say(as_json, ack._asdict(), f"{ack.sequence} on {ack.durability}{again}")
-        return 0
-
-    return run_at(at, as_json, work)
-
-
-def read(
-    at: str,
-    name: str,
-    start: Any,
-    stop: int | None,
-    filter: str | None,
-    follow: bool,
-    as_json: bool,
-    **only: str | None,
-) -> int:
-    """Print events. The keyword arguments choose some: ``since``, ``until``, ``key``, ``grep``."""
-
-    async def work(node: tw.Node) -> int:
-        since, until = (moment(f"--{one}", text) if (text := only.get(one)) else None for one in ("since", "until"))
-        pattern = _pattern(only.get("grep"))
-        stream = await node.find_stream(name)
-        async for event in stream.read(since or start, stop, () if filter is None else filter, follow):
-            if until and event.time > until:
-                break
-            data = {"sequence": event.sequence, "subject": event.subject, "time": event.time.isoformat()}
-            data |= {"key": event.key, "id": event.id, "headers": event.headers, "value": event.value}
-            key = "" if event.key is None else f" [{event.key}]"
-            line = f"{event.sequence} {event.time:%H:%M:%S.%f} {event.subject}{key} {event.value!r}"
-            if only.get("key") in (None, event.key) and pattern.search(line):
-                say(as_json, data, line)
-        return 0
-
-    return run_at(at, as_json, work)
-
-
-def purge(at: str, name: str, before: int | None, keep: int | None, as_json: bool) -> int:
-    """Remove events."""
-
-    async def work(node: tw.Node) -> int:
-        purged = await (await node.find_stream(name)).purge(before=before, keep=keep)
-        say(as_json, {"purged": purged}, f"{purged} events removed")
-        return 0
-
-    return run_at(at, as_json, work)
-
-
-def schedules(at: str, name: str, as_json: bool) -> int:
-    """List the schedules of a stream."""
-
-    async def work(node: tw.Node) -> int:
-        found = await (await node.find_stream(name)).schedules()
-        lines = [f"{s.name}  {s.when} ({s.time_zone})  {s.subject}  next {s.next_time}" for s in found]
-        say(as_json, [_schedule(one) for one in found], "\n".join(lines) or "no schedules")
-        return 0
-
-    return run_at(at, as_json, work)
-
-
-def schedule(
-    at: str, name: str, given: tuple[str, str, str, str], key: str | None, time_zone: str, as_json: bool
-) -> int:
-    """Make or replace a schedule: its name, its expression, its subject and its value."""
-    named, when, subject, value = given
-
-    async def work(node: tw.Node) -> int:
-        stream = await node.find_stream(name)
-        made = await stream.schedule(named, when, subject, _value(value), key=key, time_zone=time_zone)
-        say(as_json, {**_schedule(made), "change": made.change}, f"{made.name} {made.change}, next {made.next_time}")
-        return 0
-
-    return run_at(at, as_json, work)
-
-
-def unschedule(at: str, name: str, named: str, as_json: bool) -> int:
-    """Cancel a schedule."""
-
-    async def work(node: tw.Node) -> int:
-        cancelled = await (await node.find_stream(name)).cancel_schedule(named)
-        say(as_json, {"cancelled": cancelled}, f"{named} cancelled" if cancelled else f"{named}: there is none")
-        return 0 if cancelled else 1
-
-    return run_at(at, as_json, work)
-
-
 def _schedule(one: tw.Schedule) -> dict[str, Any]:
     data = {"name": one.name, "when": one.when, "time_zone": one.time_zone, "subject": one.subject, "key": one.key}
     return {**data, "value": one.value, "headers": one.headers, "ttl": one.ttl, "next_time": one.next_time}
 
 
-def rm(at: str, name: str, as_json: bool) -> int:
-    """Delete a stream."""
-
-    async def work(node: tw.Node) -> int:
-        await (await node.find_stream(name)).delete()
-        say(as_json, {"deleted": name}, f"{name} deleted")
-        return 0
-
-    return run_at(at, as_json, work)
+def _data(event: tw.Event) -> dict[str, Any]:
+    data = {"sequence": event.sequence, "subject": event.subject, "time": event.time.isoformat()}
+    return data | {"key": event.key, "id": event.id, "headers": event.headers, "value": event.value}
 
 
-def kv_ls(at: str, name: str | None, as_json: bool) -> int:
-    """List buckets, or keys."""
-
-    async def work(node: tw.Node) -> int:
-        if name is None:
-            infos = await node.buckets()
-            lines = [f"{info['name']}  {info['keys']} keys  {info['bytes']} bytes" for info in infos]
-            say(as_json, infos, "\n".join(lines) or "no buckets")
-            return 0
-        keys = await (await node.find_kv(name)).keys()
-        say(as_json, keys, "\n".join(keys))
-        return 0
-
-    return run_at(at, as_json, work)
-
-
-def kv_get(at: str, name: str, key: str, as_json: bool) -> int:
-    """Print a value."""
-
-    async def work(node: tw.Node) -> int:
-        entry = await (await node.find_kv(name)).get(key)
-        if entry is None:
-            say(as_json, None, f"{key} has no value")
-            return 1
-        say(as_json, {"key": key, "value": entry.value, "revision": entry.revision}, repr(entry.value))
-        return 0
-
-    return run_at(at, as_json, work)
-
-
-def kv_put(at: str, name: str, key: str, value: str, as_json: bool) -> int:
-    """Write a value."""
-
-    async def work(node: tw.Node) -> int:
-        revision = await (await node.find_kv(name)).put(key, _value(value))
-        say(as_json, {"revision": revision}, f"revision {revision}")
-        return 0
-
-    return run_at(at, as_json, work)
-
-
-def kv_watch(at: str, name: str, filter: str, as_json: bool) -> int:
-    """Print changes."""
-
-    async def work(node: tw.Node) -> int:
-        async for entry in (await node.find_kv(name)).watch(filter):
-            data = {"key": entry.key, "value": entry.value, "revision": entry.revision, "deleted": entry.is_deleted}
-            say(as_json, data, f"{entry.revision} {entry.key} {'deleted' if entry.is_deleted else repr(entry.value)}")
-        return 0
-
-    return run_at(at, as_json, work)
-
-
-def kv_rm(at: str, name: str, key: str, as_json: bool) -> int:
-    """Delete a value."""
-
-    async def work(node: tw.Node) -> int:
-        revision = await (await node.find_kv(name)).delete(key)
-        say(as_json, {"revision": revision}, f"{key} deleted")
-        return 0
-
-    return run_at(at, as_json, work)
-
-
-def check(folder: Path, as_json: bool) -> int:
-    """Look at every file."""
-    try:
-        require_data_folder("FOLDER", folder)
-        files = check_folder(str(folder))
-    except tw.TidewireError as error:
-        return fail(error, as_json)
-    for file in [] if as_json else files:
-        torn = f"; the last write was torn: {file['torn_bytes']} bytes" if file["torn_bytes"] else ""
-        state = f"DAMAGED: {file['damage']}" if file["damage"] else f"whole{torn}"
-        print(f"{file['file']}: {file['records']} records in {file['groups']} writes, {file['bytes']} bytes, {state}")
-    if as_json:
-        print(json.dumps(files))
-    return 1 if any(file["damage"] for file in files) else 0
-
-
-def salvage(folder: Path, into: Path, as_json: bool) -> int:
-    """Rescue what is whole."""
-    try:
-        require_data_folder("FOLDER", folder)
-        count = salvage_folder(str(folder), str(into))
-    except tw.TidewireError as error:
-        return fail(error, as_json)
-    say(
-        as_json,
-        {"rescued": count},
-        f"{count} events rescued into {into}; consumers, schedules, keys and leases are not",
-    )
-    return 0
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def moment(field: str, text: str, others: str = "") -> datetime:
-    """Return the time of ``90s``, ``30m``, ``1h`` or ``2d`` ago, or of a time with its zone."""
-    if (ago := re.fullmatch(r"(\d{1,9})([smhd])", text)) is not None:
-        return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * {"s": 1, "m": 60, "h": 3_600, "d": 86_400}[ago[2]])
-    with contextlib.suppress(ValueError):
-        if (time := datetime.fromisoformat(text)).tzinfo is not None:
-            return time
-    raise tw.InvalidArgument(
-        f"{field}: {text!r} is not allowed: give {others}a time with its zone, such as 2026-11-23T21:00:00Z, "
-        "or 1h for an hour ago"
-    )
+def _line(event: tw.Event) -> str:
+    key = "" if event.key is None else f" [{event.key}]"
+    return f"{event.sequence} {event.time:%H:%M:%S.%f} {event.subject}{key} {event.value!r}"
 
 
 def _pattern(text: str | None) -> re.Pattern[str]:

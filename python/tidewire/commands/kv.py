@@ -1,0 +1,82 @@
+"""The command ``tidewire kv``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import tidewire as tw
+from tidewire.commands.place import at_a_place, say, value_of
+
+kv = typer.Typer(help="Key-value buckets of a data folder or of a hub.", no_args_is_help=True)
+BucketName = Annotated[str, typer.Argument(help="Of the bucket.")]
+
+
+@kv.command("ls")
+@at_a_place
+async def kv_ls(
+    node: tw.Node,
+    as_json: bool,
+    name: Annotated[str | None, typer.Argument(help="A bucket, for its keys.", show_default=False)] = None,
+) -> int:
+    """List the buckets, or the keys of one."""
+    if name is None:
+        infos = await node.buckets()
+        lines = [f"{info['name']}  {info['keys']} keys  {info['bytes']} bytes" for info in infos]
+        say(as_json, infos, "\n".join(lines) or "no buckets")
+        return 0
+    keys = await (await node.find_kv(name)).keys()
+    say(as_json, keys, "\n".join(keys))
+    return 0
+
+
+@kv.command("get")
+@at_a_place
+async def kv_get(node: tw.Node, as_json: bool, name: BucketName, key: Annotated[str, typer.Argument()]) -> int:
+    """Print the value of a key; exit code 1 if it has none."""
+    entry = await (await node.find_kv(name)).get(key)
+    if entry is None:
+        say(as_json, None, f"{key} has no value")
+        return 1
+    say(as_json, {"key": key, "value": entry.value, "revision": entry.revision}, repr(entry.value))
+    return 0
+
+
+@kv.command("put")
+@at_a_place
+async def kv_put(
+    node: tw.Node,
+    as_json: bool,
+    name: BucketName,
+    key: Annotated[str, typer.Argument()],
+    value: Annotated[str, typer.Argument(help="JSON, or text.")],
+) -> int:
+    """Write a value, and print its revision."""
+    revision = await (await node.find_kv(name)).put(key, value_of(value))
+    say(as_json, {"revision": revision}, f"revision {revision}")
+    return 0
+
+
+@kv.command("watch")
+@at_a_place
+async def kv_watch(
+    node: tw.Node,
+    as_json: bool,
+    name: BucketName,
+    filter: Annotated[str, typer.Option("--filter", help="Which keys.")] = ">",
+) -> int:
+    """Print what is there and every change, until Ctrl-C."""
+    async for entry in (await node.find_kv(name)).watch(filter):
+        data = {"key": entry.key, "value": entry.value, "revision": entry.revision, "deleted": entry.is_deleted}
+        say(as_json, data, f"{entry.revision} {entry.key} {'deleted' if entry.is_deleted else repr(entry.value)}")
+    return 0
+
+
+@kv.command("rm")
+@at_a_place
+async def kv_rm(node: tw.Node, as_json: bool, name: BucketName, key: Annotated[str, typer.Argument()]) -> int:
+    """Delete the value of a key."""
+    revision = await (await node.find_kv(name)).delete(key)
+    say(as_json, {"revision": revision}, f"{key} deleted")
+    return 0

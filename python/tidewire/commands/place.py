@@ -1,0 +1,117 @@
+"""Commands at a place: a data folder, a hub or NATS."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import json as jsonlib
+import re
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import tidewire as tw
+from tidewire._node.folder_socket import SOCKET
+from tidewire.commands.output import fail
+from tidewire.top.sockets import is_stale
+
+Where = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        envvar=["TIDEWIRE_DATA", "TIDEWIRE_URL"],
+        help="A data folder, or the URL of a hub or of NATS.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print data instead of text.")]
+
+
+def with_options(command: Callable[..., Any], work: Callable[..., Any], skip: int) -> Callable[..., None]:
+    """Give a command that ends in ``**own`` the name, the help and the options of what it calls,
+    but for the first ones, which the command itself fills in.
+    """
+    own = list(inspect.signature(work, eval_str=True).parameters.values())[skip:]
+    *shared, _ = inspect.signature(command, eval_str=True).parameters.values()
+    options = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in (*own, *shared)]
+    command.__name__, command.__doc__ = work.__name__, work.__doc__
+    command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    command.__annotations__ = {option.name: option.annotation for option in options}
+    return command
+
+
+def at_a_place(work: Callable[..., Awaitable[int]]) -> Callable[..., None]:
+    """Make a command of a coroutine function that gets a node whose streams are there, and whether
+    to print data. Its result is the exit code; after an error it is that of ``fail``, after Ctrl-C
+    130.
+    """
+
+    def command(at: Where, json: Json = False, **own: Any) -> None:
+        raise typer.Exit(_run(at, json, lambda node: work(node, json, **own)))
+
+    return with_options(command, work, 2)
+
+
+def _run(at: str, as_json: bool, work: Callable[[tw.Node], Awaitable[int]]) -> int:
+    async def main() -> int:
+        async with _node_at(at) as node:
+            return await work(node)
+
+    try:
+        if "://" not in at:
+            require_data_folder("url", Path(at), ", or the URL of a hub or of NATS")
+        return asyncio.run(main())
+    except tw.TidewireError as error:
+        return fail(error, as_json)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _node_at(at: str) -> tw.Node:
+    """Return a node whose streams are at a URL or in a folder. While a program has the folder open,
+    the node joins the socket of that program.
+    """
+    if "://" in at:
+        return tw.Node(at)
+    socket = Path(at).resolve() / SOCKET
+    return tw.Node(f"tide+unix://{socket}") if socket.exists() and not is_stale(socket) else tw.Node(data=at)
+
+
+def require_data_folder(field: str, path: Path, or_else: str = "") -> None:
+    """Raise NotFound if no program has stored anything at this path: a node would make a data
+    folder there.
+    """
+    if not any(any(path.glob(pattern)) for pattern in ("state/*.log", "streams/*/*.log")):
+        raise tw.NotFound(
+            f"{field}: there is no data folder at {str(path)!r}; "
+            f"give the folder of tw.Node(data=...) or of `tidewire up --data`{or_else}"
+        )
+
+
+def say(as_json: bool, data: Any, text: str) -> None:
+    """Print data as JSON, or the text."""
+    print(jsonlib.dumps(data, default=str) if as_json else text, flush=True)
+
+
+def value_of(text: str) -> Any:
+    """Return what an argument stands for: JSON, or its text."""
+    try:
+        return jsonlib.loads(text)
+    except ValueError:
+        return text
+
+
+def moment(field: str, text: str, others: str = "") -> datetime:
+    """Return the time of ``90s``, ``30m``, ``1h`` or ``2d`` ago, or of a time with its zone."""
+    if (ago := re.fullmatch(r"(\d{1,9})([smhd])", text)) is not None:
+        return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * {"s": 1, "m": 60, "h": 3_600, "d": 86_400}[ago[2]])
+    with contextlib.suppress(ValueError):
+        if (time := datetime.fromisoformat(text)).tzinfo is not None:
+            return time
+    raise tw.InvalidArgument(
+        f"{field}: {text!r} is not allowed: give {others}a time with its zone, such as 2026-11-23T21:00:00Z, "
+        "or 1h for an hour ago"
+    )
