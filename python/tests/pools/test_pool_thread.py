@@ -158,11 +158,12 @@ async def test_stop_names_the_thread_that_is_stuck_and_where() -> None:
     door.opened.set()
 
 
-def test_no_thread_is_left_after_stop() -> None:
+def test_a_pool_runs_once_its_first_task_is_done_and_leaves_no_thread_after_stop() -> None:
     before = set(threading.enumerate())
     for _ in range(50):
         with Pool(functions.increment, 4) as pool:
             assert pool.sync.submit(1) == 2
+            assert pool.statistics()["state"] == "running"
     assert set(threading.enumerate()) <= before
 
 

@@ -73,7 +73,7 @@ class Core:
         self.state: State = "starting"
         self.stop: Stop | None = None
         self.ledger: Ledger | None = None
-        self.hands: PoolListener | None = None
+        self.listener: PoolListener | None = None
         self.on_close: list[Callable[[], Pending]] = []
         # Pendings and watchers that end with the pool.
         self.closing: list[Pending] = []
@@ -104,8 +104,8 @@ class Core:
             unit.number = self._numbers + 1
             self._numbers += unit.count
             self.backlog.add(unit)
-            if self.hands is not None and self.hands.added(unit.count):
-                self.hands.ring()
+            if self.listener is not None and self.listener.added(unit.count):
+                self.listener.ring()
 
     def refusal(self) -> TidewireError:
         """Return a new error that says why no task is taken."""
@@ -148,8 +148,8 @@ class Core:
                 dropped.append(task)
             elif task.state == HANDED:
                 task.cancelled = (task.on_cancel or self.options.on_cancel) != "leave"
-                if self.hands is not None:
-                    self.hands.cancelled()
+                if self.listener is not None:
+                    self.listener.cancelled()
             rests = self._count_cancelled(dropped)
         self._report_cancelled(dropped, rests)
 
@@ -159,8 +159,8 @@ class Core:
             answer.is_abandoned = True
             answer.is_cancelled = self.options.on_cancel != "leave"
             dropped, _parked = self.backlog.drop_all(answer)
-            if self.hands is not None:
-                self.hands.cancelled()
+            if self.listener is not None:
+                self.listener.cancelled()
             rests = self._count_cancelled(dropped)
         self._report_cancelled(dropped, rests)
 
@@ -239,6 +239,8 @@ class Core:
         with self.lock:
             if self.state == "starting":
                 self.state = "running"
+                if self.listener is not None:
+                    self.listener.ring()
 
     def ask_to_stop(self, drain: bool, timeout: float | None, answer: Answer) -> None:
         """Close the pool, and answer with its ledger once it has stopped."""
@@ -250,26 +252,26 @@ class Core:
                 self._stop_answers.append(answer)
         if over:
             self._answer([answer])
-        self.wake_keeper()
+        self.wake_supervisor()
 
     def interrupt(self, timeout: float) -> None:
         """Close the pool as a stop without draining does, and cancel the coroutines of its
         threads.
         """
         with self.lock:
-            hands = self.hands
+            listener = self.listener
             if self.ledger is None:
                 self._begin_stop(False, time.monotonic_ns() + int(timeout * 1e9))
         self.give_back()
-        if hands is not None:
-            hands.interrupt()
-        self.wake_keeper()
+        if listener is not None:
+            listener.interrupt()
+        self.wake_supervisor()
 
-    def wake_keeper(self) -> None:
+    def wake_supervisor(self) -> None:
         """Make the supervisor look again."""
         with self.lock:
-            if self.hands is not None:
-                self.hands.ring()
+            if self.listener is not None:
+                self.listener.ring()
 
     def watch(self, tell: Callable[[], object]) -> None:
         """Call a function, which takes no lock of the pool, after each turn of the supervisor that
@@ -333,7 +335,7 @@ class Core:
         """Refuse every later submit: the workers belong to another process."""
         self.lock = threading.Lock()
         self._refusal = (PoolStopped, message, None)
-        self.hands = None
+        self.listener = None
 
     def close(self, ledger: Ledger) -> None:
         """Answer every stop with the ledger."""

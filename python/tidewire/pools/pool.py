@@ -307,7 +307,7 @@ class Pool(Scope, Generic[_P, _R_co]):
             if self._core.stop is not None:
                 raise self._core.refusal()
             supervisor = PoolSupervisor(self._core, self._worker_set, self._replacement)
-            self._core.hands = supervisor
+            self._core.listener = supervisor
             supervisor.start()
             self._supervisor = supervisor
             _supervisors.add(supervisor)

@@ -124,14 +124,14 @@ class PoolSupervisor:
     def _run(self) -> None:
         stuck: tuple[Stuck, ...] = ()
         try:
-            stuck = self._keep()
+            stuck = self._work()
         except BaseException as error:  # noqa: BLE001
             logger.critical("pool %r: its supervisor failed", self.core.options.name, exc_info=error)
             self._fail(f"its supervisor failed: {type(error).__name__}: {error}", error)
         finally:
             self._close(stuck)
 
-    def _keep(self) -> tuple[Stuck, ...]:
+    def _work(self) -> tuple[Stuck, ...]:
         """Go round until the pool has ended, and return who was stuck then."""
         while True:
             now_ns = time.monotonic_ns()
@@ -234,7 +234,7 @@ class PoolSupervisor:
     def _release(self) -> None:
         with self.core.lock:
             # From here on nobody rings: another file may get the number of the bell.
-            self.core.hands = None
+            self.core.listener = None
         self._selector.close()
         os.close(self._bell_read)
         os.close(self._bell)

@@ -103,10 +103,11 @@ class ThreadWorkers:
             # The supervisor takes it out, or it would start others for those that are not counted
             # yet.
             self._broken.append((worker, failure.for_caller(error)))
-            self._core.wake_keeper()
+            self._core.wake_supervisor()
             return
         self._was_ready = True
         worker.caller = caller
+        self._core.running()
         try:
             while (turn := self._next(worker)) is not None:
                 turn.run(caller, partial(self._flush, worker, turn))
@@ -142,13 +143,13 @@ class ThreadWorkers:
             assignment = Assignment(units, is_call=batch is not None)
             worker.turn = ThreadTurn(assignment, now_ns)
             self._core.counters.took(sum(unit.count for unit in units), units[0].queued_ns, now_ns)
-            self._wake_sleeping_keeper(self._watched or assignment.count > 1)
+            self._wake_sleeping_supervisor(self._watched or assignment.count > 1)
         return again_ns
 
-    def _wake_sleeping_keeper(self, to_watch: bool) -> None:
-        if ((self._alert and to_watch) or self._core.watchers) and self._core.hands is not None:
+    def _wake_sleeping_supervisor(self, to_watch: bool) -> None:
+        if ((self._alert and to_watch) or self._core.watchers) and self._core.listener is not None:
             self._alert = False
-            self._core.hands.ring()
+            self._core.listener.ring()
 
     def _sleep(self, worker: ThreadWorker, again_ns: int | None) -> None:
         wait_s = -1.0 if again_ns is None else max(again_ns - time.monotonic_ns(), 0) / 1e9
@@ -171,7 +172,7 @@ class ThreadWorkers:
         if done or given_up:
             self._core.end(done, given_up)
         if self._core.stop is not None or self._core.watchers:
-            self._core.wake_keeper()
+            self._core.wake_supervisor()
 
     def _settle(self, worker: ThreadWorker, turn: ThreadTurn, now_ns: int) -> tuple[list[Done], list[Ended]]:
         # The tasks of an abandoned worker have ended already.
@@ -195,7 +196,7 @@ class ThreadWorkers:
                 del self._workers[worker.number]
             if worker in self._abandoned:
                 self._abandoned.remove(worker)
-        self._core.wake_keeper()
+        self._core.wake_supervisor()
 
     # A turn of the supervisor
 
@@ -278,7 +279,6 @@ class ThreadWorkers:
                     del self._workers[number]
                 self._replacement.ended(now_ns, False, f"a thread could not be started: {error}", error)
                 return
-        self._core.running()
 
     def _retire(self) -> None:
         spare = len(self._workers) - self._replacement.wanted
