@@ -29,7 +29,7 @@ use crate::writer::SharedWriter;
 use log::Log;
 use pending_joins::PendingJoins;
 
-pub(crate) use in_process::InProcessHub;
+pub(crate) use in_process::{InProcessHub, Role};
 pub use in_process::{LocalEnd, LocalFrameSink};
 pub use listeners::{ListenError, Listening};
 
@@ -134,8 +134,7 @@ impl HubHandle {
     /// the hub has for that node goes to `feed`, and [`LocalEnd::write`] says what the node says,
     /// HELLO first.
     pub fn attach_remote(&self, number: u32, feed: Weak<dyn LocalFrameSink>) -> LocalEnd {
-        let at = self.shared.hub.lock().connected_remote(number, secret(), now_us());
-        self.shared.attached(at, feed)
+        self.shared.attach(feed, Role::Remote(number))
     }
 
     /// Subscriptions of the nodes of this hub, without nodes that stand for others.

@@ -10,7 +10,6 @@
 
 #![forbid(unsafe_code)]
 
-mod base64;
 mod clock;
 mod cluster;
 mod connection;

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use async_nats::{HeaderMap, Message};
+use async_nats::{HeaderMap, HeaderName, HeaderValue, Message};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tidewire_backend::home::{HomeErrorKind, HomeResult};
@@ -157,10 +159,22 @@ impl Shared {
     }
 }
 
+/// The headers of a block that begins with `NATS/1.0`.
+fn headers(block: &[u8]) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for line in String::from_utf8_lossy(block).lines().skip(1) {
+        let Some((name, value)) = line.split_once(':') else { continue };
+        if let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), value.trim().parse::<HeaderValue>()) {
+            map.append(name, value);
+        }
+    }
+    map
+}
+
 /// A message as the JetStream API has it in JSON: headers and payload in base64.
 fn stored(found: &Value) -> Option<Stored> {
-    let bytes = |name: &str| crate::base64::decoded(found[name].as_str().unwrap_or_default());
-    let headers = bytes("hdrs").filter(|raw| !raw.is_empty()).map(|raw| crate::base64::headers(&raw));
+    let bytes = |name: &str| STANDARD.decode(found[name].as_str().unwrap_or_default()).ok();
+    let headers = bytes("hdrs").filter(|raw| !raw.is_empty()).map(|raw| headers(&raw));
     let message = Message {
         subject: found["subject"].as_str()?.to_owned().into(),
         reply: None,

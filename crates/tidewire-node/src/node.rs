@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidewire_engine::{Engine, EngineHandle};
-use tidewire_link::{HubHandle, HubOptions, Link, Runtime};
+use tidewire_link::{Greeting, HubHandle, HubOptions, JoinError, Link, Runtime};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::calls::call::Call;
@@ -178,8 +178,26 @@ impl Node {
     /// # Errors
     /// [`Error`] if an option is not allowed, the hub has a node of this name, or is stopping.
     pub fn gateway(hub: &HubHandle, options: NodeOptions) -> Result<Self, Error> {
+        Self::here(hub, options, Link::join_gateway)
+    }
+
+    /// Joins a hub of this process for programs that are no nodes, under a number of its own. It
+    /// gets messages of nodes of this hub, and its own go to those alone: outside of queue groups,
+    /// or [to one subscription](Subject::to). It blocks while another thread uses the hub.
+    ///
+    /// # Errors
+    /// As for [`gateway`](Self::gateway).
+    pub fn bridge(hub: &HubHandle, number: u32, options: NodeOptions) -> Result<Self, Error> {
+        Self::here(hub, options, |hub, greeting| Link::join_remote(hub, number, greeting))
+    }
+
+    fn here(
+        hub: &HubHandle,
+        options: NodeOptions,
+        join: impl FnOnce(&HubHandle, Greeting) -> Result<Link, JoinError>,
+    ) -> Result<Self, Error> {
         options.check()?;
-        let link = Link::join_gateway(hub, greeting(&options, None))?;
+        let link = join(hub, greeting(&options, None))?;
         let home = options.open_home()?;
         Self::new(options, hub.runtime().clone(), link, None, home)
     }

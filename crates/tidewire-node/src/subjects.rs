@@ -320,13 +320,19 @@ pub(crate) fn begin(
 }
 
 /// Delivers a message to the subscriptions of this node, and to the hub for other nodes.
-pub(crate) fn publish(core: &Core, subject: &str, mut blob: Blob, said: &[u8], flags: Flags) -> Result<(), Error> {
+pub(crate) fn publish(
+    core: &Core,
+    (subject, to): (&str, u64),
+    mut blob: Blob,
+    said: &[u8],
+    flags: Flags,
+) -> Result<(), Error> {
     core.check()?;
     names::subject(subject)?;
     let fields = Fields::parse("PUBLISH", said).unwrap_or_default();
     let here = core.local.receivers(subject);
     let payloads = (!here.is_empty()).then(|| Arc::new(Payload::from(blob.clone().into_bytes())));
-    let wire = PublishHead { subject, fields, ..PublishHead::default() };
+    let wire = PublishHead { subject, to, fields, ..PublishHead::default() };
     let published = core.link.publish(&wire, flags, blob.sending());
     published.map_err(|refused| Error::refused(subject, &refused))?;
     for (mailbox, payload) in here.into_iter().zip(payloads.iter().cycle()) {

@@ -44,11 +44,10 @@ impl Bridge {
         let warns = Arc::clone(&said);
         let opening = crate::interpreter::attach::detach(py, || {
             let log = move |line: &str, is_wrong| said.say(is_wrong, line.to_owned());
-            tidewire_nats::Bridge::open(hub, nats.clone(), options, log)
+            let bridge = tidewire_nats::Bridge::open(hub, nats.clone(), options, log)?;
+            Ok((NatsGateway::open(hub, nats, format!("{name}-nats"), move |line| warns.warn(line)), bridge))
         });
-        let bridge = opening.map_err(failed)?;
-        let gateway = NatsGateway::open(hub, nats, format!("{name}-nats"), move |line| warns.warn(line));
-        Ok(Self { inner: PerProcessOwned::new((gateway, bridge)) })
+        Ok(Self { inner: PerProcessOwned::new(opening.map_err(failed)?) })
     }
 }
 

@@ -8,6 +8,7 @@
 mod description;
 mod instance;
 mod request;
+mod subjects;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use async_nats::Client;
 use tidewire_link::HubHandle;
-use tidewire_nats::Settings;
+use tidewire_nats::{BridgeOptions, Settings};
 use tidewire_node::{Node, NodeOptions, ServiceInfo};
 use tidewire_proto::generated::limits;
 use tidewire_sync::Mutex;
@@ -28,6 +29,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::catalog::public;
 use instance::Instance;
+use subjects::SharedSubjects;
 
 /// Time that a closed gateway has to answer accepted requests.
 const LAST: Duration = Duration::from_secs(1);
@@ -38,8 +40,17 @@ type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The NATS gateway of a hub. It ends when it is closed or dropped.
 pub struct NatsGateway {
-    ending: watch::Sender<bool>,
+    stage: watch::Sender<Stage>,
     ended: Mutex<Option<Receiver<()>>>,
+}
+
+/// How far the end of a gateway is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Open,
+    /// It takes no requests. Messages on shared subjects still pass.
+    Leaving,
+    Closed,
 }
 
 /// State shared by all instances.
@@ -60,7 +71,8 @@ struct HubRequests {
     name: String,
     log: Log,
     changes: watch::Receiver<()>,
-    ending: watch::Receiver<bool>,
+    stage: watch::Receiver<Stage>,
+    shares: SyncSender<()>,
     ended: SyncSender<()>,
 }
 
@@ -70,7 +82,8 @@ type Served = BTreeMap<(String, String), ServiceInfo>;
 impl NatsGateway {
     /// Offers the public services of a hub, now and later, at the servers of these settings; its
     /// node at the hub has this name. The gateway opens a connection and a thread once a service is
-    /// public. Returns at once: `log` gets a line for each error.
+    /// public. Blocks until shared subjects are subscribed to, for a second at most. `log` gets a
+    /// line for each error.
     pub fn open(
         hub: &HubHandle,
         settings: Settings,
@@ -78,26 +91,31 @@ impl NatsGateway {
         log: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
         let (changed, changes) = watch::channel(());
-        let (ending, is_ending) = watch::channel(false);
+        let (stage, of_work) = watch::channel(Stage::Open);
+        let (shares, shared) = sync_channel(1);
+        let waits = !settings.subjects().is_empty();
         let (ended, has_ended) = sync_channel(1);
         hub.on_interests(move || {
             changed.send_replace(());
         });
         let (name, log) = (name.into(), Arc::new(log));
-        let work = HubRequests { hub: hub.clone(), settings, name, log, changes, ending: is_ending, ended };
+        let work = HubRequests { hub: hub.clone(), settings, name, log, changes, stage: of_work, shares, ended };
         hub.runtime().spawn(work.wait());
-        Self { ending, ended: Mutex::new(Some(has_ended)) }
+        if waits {
+            let _ = shared.recv_timeout(LAST);
+        }
+        Self { stage, ended: Mutex::new(Some(has_ended)) }
     }
 
     /// Takes no more requests. Those that it has taken are answered.
     pub fn goodbye(&self) {
-        self.ending.send_replace(true);
+        self.stage.send_if_modified(|stage| std::mem::replace(stage, Stage::Leaving.max(*stage)) == Stage::Open);
     }
 
     /// Takes no more requests, and blocks until those that it has taken are answered, for a second
     /// at most.
     pub fn close(&self) {
-        self.goodbye();
+        self.stage.send_replace(Stage::Closed);
         if let Some(ended) = self.ended.lock().take() {
             let _ = ended.recv_timeout(2 * LAST);
         }
@@ -106,7 +124,7 @@ impl NatsGateway {
 
 impl Drop for NatsGateway {
     fn drop(&mut self) {
-        self.goodbye();
+        self.stage.send_replace(Stage::Closed);
     }
 }
 
@@ -117,13 +135,10 @@ impl fmt::Debug for NatsGateway {
 }
 
 impl HubRequests {
-    /// Waits until something is public, and begins.
-    async fn wait(mut self) {
-        while self.served().is_empty() {
-            tokio::select! {
-                _ = self.ending.wait_for(|ends| *ends) => return,
-                changed = self.changes.changed() => if changed.is_err() { return },
-            }
+    /// Waits until something is public or shared, and begins.
+    async fn wait(self) {
+        if self.settings.subjects().is_empty() && !self.public().await {
+            return;
         }
         let log = Arc::clone(&self.log);
         let thread = thread::Builder::new().name("tidewire-nats-gateway".to_owned());
@@ -136,6 +151,18 @@ impl HubRequests {
         }
     }
 
+    /// Waits until something is public. False: the gateway has ended.
+    async fn public(&self) -> bool {
+        let (mut changes, mut stage) = (self.changes.clone(), self.stage.clone());
+        while self.served().is_empty() {
+            tokio::select! {
+                _ = stage.wait_for(|stage| *stage != Stage::Open) => return false,
+                changed = changes.changed() => if changed.is_err() { return false },
+            }
+        }
+        true
+    }
+
     /// Public services of the nodes of this hub.
     fn served(&self) -> Served {
         let all = ServiceInfo::served_at(&self.hub).into_iter().filter_map(public);
@@ -143,40 +170,59 @@ impl HubRequests {
     }
 
     fn run(self) {
-        let failed = |why: &dyn fmt::Display| (self.log)(&format!("plain clients of NATS can't call: {why}"));
+        let log = Arc::clone(&self.log);
+        let failed = |why: &dyn fmt::Display| log(&format!("plain clients of NATS are not served: {why}"));
         let runtime = match runtime::Builder::new_current_thread().enable_io().enable_time().build() {
             Ok(runtime) => runtime,
             Err(error) => return failed(&error),
         };
         let log = Arc::clone(&self.log);
-        let options = NodeOptions::named(&*self.name).threads(1).log(move |line| log(line));
-        let node = match Node::gateway(&self.hub, options) {
-            Ok(node) => node,
-            Err(error) => return failed(&error),
-        };
-        let place = self.settings.shown();
-        let log = Arc::clone(&self.log);
         let said = move |what: &str, is_refused: bool| match is_refused {
-            true => log(&format!("{what}: let this user subscribe to $SRV.> and svc.>, and publish to those who ask")),
+            true => log(&format!("{what}: let this user subscribe to $SRV.>, svc.> and its subjects, and publish")),
             false => log(what),
         };
         let client = match runtime.block_on(self.settings.client(said)) {
             Ok(client) => client,
             Err(error) => return failed(&error),
         };
-        let log = Arc::clone(&self.log);
-        let (in_flight, idle) = (AtomicUsize::new(0), Notify::new());
-        let shared = Arc::new(Shared { node, client, place, in_flight, idle, log });
-        runtime.block_on(self.offer(&shared));
-        runtime.block_on(async { drop(tokio::time::timeout(LAST, shared.rest()).await) });
+        let options = |name: &str| {
+            let log = Arc::clone(&self.log);
+            NodeOptions::named(name).threads(1).log(move |line| log(line))
+        };
+        let shares = !self.settings.subjects().is_empty();
+        let name = format!("{}-subjects", self.name);
+        let sharing = match shares.then(|| Node::bridge(&self.hub, BridgeOptions::draw_number(), options(&name))) {
+            Some(Ok(node)) => Some(runtime.spawn(self.share(node, client.clone()))),
+            Some(Err(error)) => return failed(&error),
+            None => None,
+        };
+        if runtime.block_on(self.public()) {
+            match Node::gateway(&self.hub, options(&self.name)) {
+                Ok(node) => runtime.block_on(self.offer(node, client)),
+                Err(error) => failed(&error),
+            }
+        }
+        if let Some(sharing) = sharing {
+            drop(runtime.block_on(sharing));
+        }
         drop(runtime);
         let _ = self.ended.send(());
     }
 
+    /// Passes messages on shared subjects, until the gateway is closed.
+    fn share(&self, node: Node, client: Client) -> impl Future<Output = ()> + Send + use<> {
+        let (hub, settings, log) = (self.hub.clone(), self.settings.clone(), Arc::clone(&self.log));
+        let shared = Arc::new(SharedSubjects { node, client, hub, settings, log });
+        shared.run(self.changes.clone(), self.stage.clone(), self.shares.clone())
+    }
+
     /// Offers the public instances, until the gateway ends.
-    async fn offer(&self, shared: &Arc<Shared>) {
+    async fn offer(&self, node: Node, client: Client) {
+        let (in_flight, idle) = (AtomicUsize::new(0), Notify::new());
+        let (place, log) = (self.settings.shown(), Arc::clone(&self.log));
+        let shared = &Arc::new(Shared { node, client, place, in_flight, idle, log });
         let mut open: BTreeMap<(String, String), Instance> = BTreeMap::new();
-        let (mut changes, mut ending) = (self.changes.clone(), self.ending.clone());
+        let (mut changes, mut stage) = (self.changes.clone(), self.stage.clone());
         loop {
             changes.mark_unchanged();
             let served = self.served();
@@ -186,10 +232,12 @@ impl HubRequests {
                 open.entry(key).or_insert_with(|| Instance::open(shared, info));
             }
             tokio::select! {
-                _ = ending.wait_for(|ends| *ends) => break,
+                _ = stage.wait_for(|stage| *stage != Stage::Open) => break,
                 changed = changes.changed() => if changed.is_err() { break },
             }
         }
+        drop(open);
+        drop(tokio::time::timeout(LAST, shared.rest()).await);
     }
 }
 

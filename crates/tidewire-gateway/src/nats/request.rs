@@ -89,7 +89,7 @@ async fn called(serving: &Serving, method: &MethodInfo, message: &Message) -> Re
 }
 
 /// The headers of a message, as the gateway over HTTP has them.
-fn headers_of(message: &Message) -> Result<HeaderMap, Problem> {
+pub(super) fn headers_of(message: &Message) -> Result<HeaderMap, Problem> {
     let mut headers = HeaderMap::new();
     for (name, values) in message.headers.iter().flat_map(|all| all.iter()) {
         let name: &str = name.as_ref();

@@ -32,7 +32,16 @@ pub trait LocalFrameSink: Send + Sync {
 pub(crate) struct InProcessHub {
     hub: Weak<Shared>,
     runtime: Runtime,
-    is_gateway: bool,
+    role: Role,
+}
+
+/// The role of a node that joins a hub of its process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Own,
+    Gateway,
+    /// It represents programs elsewhere, under this number.
+    Remote(u32),
 }
 
 /// The hub's end of a link inside of one process.
@@ -44,20 +53,20 @@ pub struct LocalEnd {
 }
 
 impl HubHandle {
-    /// Where nodes of this process join it, or its gateway does, without keeping it.
-    pub(crate) fn place(&self, is_gateway: bool) -> InProcessHub {
-        InProcessHub { hub: Arc::downgrade(&self.shared), runtime: self.shared.runtime.clone(), is_gateway }
+    /// Where nodes of this process join it in a role, without keeping it.
+    pub(crate) fn place(&self, role: Role) -> InProcessHub {
+        InProcessHub { hub: Arc::downgrade(&self.shared), runtime: self.shared.runtime.clone(), role }
     }
 }
 
 impl InProcessHub {
     /// True if this is the link of the hub's gateway.
     pub fn is_gateway(&self) -> bool {
-        self.is_gateway
+        self.role == Role::Gateway
     }
 
     pub fn attach(&self, feed: Weak<dyn LocalFrameSink>) -> Option<LocalEnd> {
-        self.hub.upgrade()?.attach(feed, self.is_gateway)
+        Some(self.hub.upgrade()?.attach(feed, self.role))
     }
 
     /// Runs a task on the link thread.
@@ -118,15 +127,13 @@ impl Drop for LocalEnd {
 }
 
 impl Shared {
-    pub(super) fn attach(self: &Arc<Self>, feed: Weak<dyn LocalFrameSink>, is_gateway: bool) -> Option<LocalEnd> {
-        let at = match is_gateway {
-            true => self.hub.lock().connected_gateway(secret(), now_us()),
-            false => self.hub.lock().connected_own(secret(), now_us()),
+    pub(super) fn attach(self: &Arc<Self>, feed: Weak<dyn LocalFrameSink>, role: Role) -> LocalEnd {
+        let (secret, now_us) = (secret(), now_us());
+        let at = match role {
+            Role::Own => self.hub.lock().connected_own(secret, now_us),
+            Role::Gateway => self.hub.lock().connected_gateway(secret, now_us),
+            Role::Remote(number) => self.hub.lock().connected_remote(number, secret, now_us),
         };
-        Some(self.attached(at, feed))
-    }
-
-    pub(super) fn attached(self: &Arc<Self>, at: LinkId, feed: Weak<dyn LocalFrameSink>) -> LocalEnd {
         self.keep(at, Arc::new(Peer::Local { feed, writing: SharedWriter::new() }));
         LocalEnd { shared: Arc::clone(self), at, left: AtomicBool::new(false) }
     }

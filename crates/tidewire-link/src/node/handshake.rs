@@ -17,7 +17,7 @@ use super::reconnect::keep;
 use super::{CloseOnDrop, JoinError, Link, Shared, State};
 use crate::address::Address;
 use crate::clock::now_us;
-use crate::hub::{HubHandle, InProcessHub, LocalFrameSink};
+use crate::hub::{HubHandle, InProcessHub, LocalFrameSink, Role};
 use crate::idle::Idle;
 use crate::runtime::Runtime;
 use crate::shared_memory::SharedArena;
@@ -69,7 +69,7 @@ impl Link {
     /// # Errors
     /// [`JoinError`] if the hub has no place, or says no.
     pub fn join_local(hub: &HubHandle, greeting: Greeting) -> Result<Self, JoinError> {
-        Self::join_here(hub.place(false), greeting)
+        Self::join_here(hub.place(Role::Own), greeting)
     }
 
     /// Joins a hub of this process as its gateway: without a token, and with the right to say for
@@ -79,7 +79,16 @@ impl Link {
     /// # Errors
     /// [`JoinError`] if the hub has no place, or says no.
     pub fn join_gateway(hub: &HubHandle, greeting: Greeting) -> Result<Self, JoinError> {
-        Self::join_here(hub.place(true), greeting)
+        Self::join_here(hub.place(Role::Gateway), greeting)
+    }
+
+    /// Joins a hub of this process for programs that are no nodes, under a number of its own: it
+    /// gets messages of nodes of this hub, and its own go to those alone.
+    ///
+    /// # Errors
+    /// [`JoinError`] if the hub says no.
+    pub fn join_remote(hub: &HubHandle, number: u32, greeting: Greeting) -> Result<Self, JoinError> {
+        Self::join_here(hub.place(Role::Remote(number)), greeting)
     }
 
     fn join_here(place: InProcessHub, greeting: Greeting) -> Result<Self, JoinError> {

@@ -12,6 +12,8 @@ use std::time::Duration;
 use async_nats::{Client, ConnectOptions, Event};
 use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult};
 use tidewire_proto::generated::limits::{self, Limit};
+use tidewire_proto::subject::Pattern;
+use tidewire_proto::subject::grammar::{OF_AGENTS, OF_SERVICES};
 
 pub use login::Login;
 pub use tls::Tls;
@@ -38,6 +40,7 @@ const COMMANDS: usize = 4_096;
 /// | `tls_cert`, `tls_key` | paths of this client's certificate and key, PEM | none |
 /// | `tls_first` | `true`: TLS begins before the server's greeting | `false` |
 /// | `connect_timeout_ms`, `request_timeout_ms` | timeouts of a connection and of a reply | 5,000 |
+/// | `subjects` | patterns, with commas: nodes share messages on these subjects with plain clients | none |
 /// | `synced` | `true`: the servers run with `sync_interval: always`, so that an ack means "disk" | `false` |
 /// | `publish_timeout_ms` | how long a message may wait for its ack, while servers are away or change | 30,000 |
 /// | `ping_interval_ms` | pause between two pings; a server that leaves three unanswered is lost | 2,000 |
@@ -52,6 +55,7 @@ pub struct Settings {
     pub(crate) tls: Tls,
     pub(crate) name: String,
     pub(crate) domain: Option<String>,
+    pub(crate) subjects: Vec<Pattern>,
     pub(crate) synced: bool,
     pub(crate) connect_timeout: Duration,
     pub(crate) request_timeout: Duration,
@@ -86,6 +90,7 @@ impl Settings {
             tls: Tls::read(demands_tls, &mut query)?,
             name: name(&mut query)?,
             domain: domain(&mut query)?,
+            subjects: subjects(&mut query)?,
             synced: query.flag("synced")?,
             connect_timeout: query.duration("connect_timeout_ms", &limits::NATS_CONNECT_TIMEOUT_MS)?,
             request_timeout: query.duration("request_timeout_ms", &limits::NATS_REQUEST_TIMEOUT_MS)?,
@@ -100,6 +105,11 @@ impl Settings {
     /// The servers, as errors show them.
     pub fn shown(&self) -> String {
         format!("NATS at {}", self.servers.join(", "))
+    }
+
+    /// The subjects that nodes share with clients that are no nodes.
+    pub fn subjects(&self) -> &[Pattern] {
+        &self.subjects
     }
 
     /// How the driver connects, and connects again whenever the connection is lost.
@@ -175,6 +185,27 @@ fn domain(query: &mut Query) -> HomeResult<Option<String>> {
         return Err(wrong("domain", why, "write letters, digits, - and _"));
     }
     Ok(Some(domain))
+}
+
+/// Patterns of subjects, none of which covers subjects of another one or of calls.
+fn subjects(query: &mut Query) -> HomeResult<Vec<Pattern>> {
+    let mut found: Vec<Pattern> = Vec::new();
+    for text in query.take("subjects").iter().flat_map(|text| text.split(',')) {
+        let refused = |why: String, fix: &str| Err(wrong("subjects", format!("{text:?} {why}"), fix));
+        let Ok(pattern) = Pattern::new(text) else {
+            return refused("is no pattern".to_owned(), "write tokens divided by dots, such as orders.> or alerts.*");
+        };
+        let is_reserved =
+            ["$", "*", ">", "_", "tw.", OF_AGENTS, OF_SERVICES].iter().any(|start| text.starts_with(start));
+        if is_reserved {
+            return refused("covers subjects of calls".to_owned(), "begin with a name of yours, such as orders.>");
+        }
+        if let Some(other) = found.iter().find(|other| other.overlaps(&pattern)) {
+            return refused(format!("overlaps {:?}", other.as_str()), "leave one of the two out");
+        }
+        found.push(pattern);
+    }
+    Ok(found)
 }
 
 /// A number of milliseconds within its limit.

@@ -7,7 +7,7 @@ use tidewire_proto::generated::limits::Limit;
 
 use super::{milliseconds, wrong};
 
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 15] = [
     "connect_timeout_ms",
     "creds",
     "domain",
@@ -17,6 +17,7 @@ const KNOWN: [&str; 14] = [
     "publish_timeout_ms",
     "reconnect_wait_max_ms",
     "request_timeout_ms",
+    "subjects",
     "synced",
     "tls_ca",
     "tls_cert",

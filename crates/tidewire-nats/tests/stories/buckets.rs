@@ -80,28 +80,6 @@ fn of_many_who_create_a_key_one_does() {
 }
 
 #[test]
-fn keys_are_listed_in_order() {
-    let Some(home) = home() else { return };
-    let name = bucket(&*home, 1);
-    for key in ["b.2", "a.1", "b.1", "c"] {
-        put(&*home, &name, key, "x", Expect::Any).unwrap();
-    }
-    home.delete(&name, subject("c"), Expect::Any, false).wait().unwrap();
-    let keys = |filter: &str, after: Option<&str>, max| {
-        let keys = home.keys(&name, pattern(filter), after.map(subject), max).wait().unwrap();
-        keys.iter().map(ToString::to_string).collect::<Vec<_>>()
-    };
-    assert_eq!(keys(">", None, 10), ["a.1", "b.1", "b.2"]);
-    assert_eq!(keys("b.*", None, 10), ["b.1", "b.2"]);
-    assert_eq!(keys(">", Some("a.1"), 1), ["b.1"]);
-    let info = home.bucket_info(&name).wait().unwrap();
-    assert_eq!((info.keys, info.revision), (3, 5));
-    assert!(home.list_buckets().wait().unwrap().iter().any(|info| info.settings.name == name));
-    home.delete_bucket(&name).wait().unwrap();
-    assert_eq!(home.bucket_info(&name).wait().unwrap_err().kind(), HomeErrorKind::NotFound);
-}
-
-#[test]
 fn a_watcher_sees_what_there_is_and_what_changes() {
     let Some(home) = home() else { return };
     let name = bucket(&*home, 1);
@@ -120,18 +98,6 @@ fn a_watcher_sees_what_there_is_and_what_changes() {
     assert_eq!((changed.entries[0].key.as_str(), &changed.entries[0].value, changed.upto), ("a.x", &None, 6));
     let nothing = home.watch(&name, Watch { wait_us: 1_000, ..watch(6, 10) }).wait().unwrap();
     assert_eq!((nothing.entries.len(), nothing.upto, nothing.more), (0, 6, false));
-}
-
-#[test]
-fn an_entry_goes_when_its_time_is_over_and_watchers_are_told() {
-    let Some(home) = home() else { return };
-    let name = bucket(&*home, 1);
-    home.put(&name, subject("short"), Bytes::from_static(b"x"), Expect::Any, Some(1_000_000)).wait().unwrap();
-    let watch = Watch { filter: pattern(">"), after: 1, max: 10, wait_us: 20_000_000 };
-    let over = home.watch(&name, watch).wait().unwrap();
-    assert_eq!((over.entries[0].key.as_str(), &over.entries[0].value), ("short", &None));
-    assert_eq!(get(&*home, &name, "short"), None);
-    put(&*home, &name, "short", "y", Expect::Absent).unwrap();
 }
 
 #[test]

@@ -42,27 +42,6 @@ fn sequences(deliveries: &[Delivery]) -> Vec<u64> {
 }
 
 #[test]
-fn those_who_fetch_from_one_consumer_compete() {
-    let Some(home) = home() else { return };
-    let name = stream(&*home, "compete");
-    home.create_consumer(&name, consumer("billing")).wait().unwrap();
-    publish_numbers(&*home, &name, 100);
-    let fetches: Vec<_> = (0..5).map(|_| home.fetch(&name, "billing", waiting(20))).collect();
-    let mut seen: Vec<_> = fetches.into_iter().flat_map(|fetch| fetch.wait().unwrap()).collect();
-    while seen.len() < 100 {
-        seen.extend(home.fetch(&name, "billing", waiting(100)).wait().unwrap());
-    }
-    let results =
-        home.settle(&name, "billing", seen.iter().map(|one| settled(one, Settlement::Ack)).collect()).wait().unwrap();
-    results.into_iter().for_each(Result::unwrap);
-    let mut order = sequences(&seen);
-    order.sort_unstable();
-    assert_eq!(order, (1..=100).collect::<Vec<_>>());
-    let info = home.consumer_info(&name, "billing").wait().unwrap();
-    assert_eq!((info.acked_to, info.lag, info.in_flight), (100, 0, 0));
-}
-
-#[test]
 fn an_event_goes_to_the_consumers_whose_filters_select_it() {
     let Some(home) = home() else { return };
     let name = stream(&*home, "filter");
@@ -210,54 +189,6 @@ fn a_delay_holds_back_one_event_only() {
     let again = home.fetch(&name, "billing", waiting(1)).wait().unwrap().remove(0);
     assert_eq!((again.event.sequence, again.delivery), (1, 2));
     assert!(begun.elapsed().as_millis() >= 300, "{:?}", begun.elapsed());
-}
-
-#[test]
-fn a_slow_consumer_has_no_more_out_than_it_may() {
-    let Some(home) = home() else { return };
-    let name = stream(&*home, "slow");
-    home.create_consumer(&name, ConsumerSettings { max_in_flight: 10, ..consumer("billing") }).wait().unwrap();
-    publish_numbers(&*home, &name, 50);
-    let out = home.fetch(&name, "billing", at_once(100)).wait().unwrap();
-    assert_eq!(out.len(), 10);
-    assert!(home.fetch(&name, "billing", at_once(100)).wait().unwrap().is_empty());
-    let info = home.consumer_info(&name, "billing").wait().unwrap();
-    assert_eq!((info.in_flight, info.lag), (10, 50));
-    assert!(info.oldest_time_us.is_some());
-    let waiting = home.fetch(&name, "billing", waiting(100));
-    settle(&*home, &name, "billing", &out[0], Settlement::Ack);
-    assert_eq!(sequences(&waiting.wait().unwrap()), [11]);
-}
-
-#[test]
-fn a_paused_consumer_delivers_when_it_is_resumed() {
-    let Some(home) = home() else { return };
-    let name = stream(&*home, "pause");
-    home.create_consumer(&name, consumer("billing")).wait().unwrap();
-    home.pause(&name, "billing", None).wait().unwrap();
-    publish_numbers(&*home, &name, 1);
-    assert_eq!(home.consumer_info(&name, "billing").wait().unwrap().paused_until_us, Some(u64::MAX));
-    assert!(home.fetch(&name, "billing", Fetch { wait_us: 200_000, ..at_once(1) }).wait().unwrap().is_empty());
-    let waiting = home.fetch(&name, "billing", waiting(1));
-    home.resume(&name, "billing").wait().unwrap();
-    assert_eq!(waiting.wait().unwrap().len(), 1);
-    assert_eq!(home.consumer_info(&name, "billing").wait().unwrap().paused_until_us, None);
-}
-
-#[test]
-fn a_consumer_that_is_moved_goes_on_there() {
-    let Some(home) = home() else { return };
-    let name = stream(&*home, "seek");
-    home.create_consumer(&name, consumer("billing")).wait().unwrap();
-    publish_numbers(&*home, &name, 10);
-    let out = home.fetch(&name, "billing", at_once(10)).wait().unwrap();
-    home.seek(&name, "billing", Start::Sequence(8)).wait().unwrap();
-    let stale = home.settle(&name, "billing", vec![settled(&out[0], Settlement::Ack)]).wait().unwrap().remove(0);
-    assert_eq!(stale.unwrap_err().kind(), HomeErrorKind::Stale);
-    assert_eq!(sequences(&home.fetch(&name, "billing", waiting(10)).wait().unwrap()), [8, 9, 10]);
-    home.seek(&name, "billing", Start::New).wait().unwrap();
-    publish_numbers(&*home, &name, 1);
-    assert_eq!(sequences(&home.fetch(&name, "billing", waiting(10)).wait().unwrap()), [11]);
 }
 
 #[test]

@@ -2,57 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidewire_backend::home::{Durability, Full, Home, HomeErrorKind, NewMessage, Purge, Read, Start, StreamSettings};
+use tidewire_backend::home::{Home, HomeErrorKind, NewMessage, Read, Start, StreamSettings};
 
 use crate::servers::{home, message, pattern, publish_numbers, settings, stream};
 
 fn everything() -> Read {
     Read { start: Start::All, stop: None, filter: Vec::new(), max_messages: 1_000, max_bytes: 1 << 20, wait_us: 0 }
-}
-
-#[test]
-fn published_events_are_read_in_order() {
-    let Some(home) = home() else { return };
-    let stream = stream(&*home, "order");
-    let answers: Vec<_> = (0..40)
-        .map(|round| {
-            home.publish(
-                &stream,
-                (0..25).map(|number| message(&stream, "n", format!("{}", round * 25 + number))).collect(),
-                false,
-            )
-        })
-        .collect();
-    let acks: Vec<_> = answers.into_iter().flat_map(|answer| answer.wait().unwrap()).map(Result::unwrap).collect();
-    assert!(acks.iter().zip(1..).all(|(ack, sequence)| ack.sequence == sequence && !ack.duplicate));
-    assert_eq!(acks[0].durability, Durability::Memory);
-    let (mut read, mut texts) = (Read { max_messages: 300, ..everything() }, Vec::new());
-    loop {
-        let page = home.read(&stream, read.clone()).wait().unwrap();
-        texts.extend(page.events.iter().map(|event| String::from_utf8(event.payload.to_vec()).unwrap()));
-        if page.next > page.last {
-            break;
-        }
-        read.start = Start::Sequence(page.next);
-    }
-    assert_eq!(texts, (0..1_000).map(|number| number.to_string()).collect::<Vec<_>>());
-}
-
-#[test]
-fn an_event_is_what_was_published() {
-    let Some(home) = home() else { return };
-    let stream = stream(&*home, "whole");
-    let mut sent = message(&stream, "created.eu", vec![0, 255, 1]);
-    sent.key = Some("customer 7".to_owned());
-    sent.id = Some("order-42".to_owned());
-    let headers = [("x", "é"), ("content-type", "application/json"), ("x", "second"), ("a", "")];
-    sent.headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-    home.publish(&stream, vec![sent.clone()], false).wait().unwrap().remove(0).unwrap();
-    let page = home.read(&stream, everything()).wait().unwrap();
-    let [event] = &page.events[..] else { panic!("{page:?}") };
-    assert_eq!((event.sequence, page.next, page.last), (1, 2, 1));
-    assert_eq!((&event.subject, &event.payload), (&sent.subject, &sent.payload));
-    assert_eq!((&event.key, &event.id, &event.headers), (&sent.key, &sent.id, &sent.headers));
 }
 
 #[test]
@@ -121,24 +76,6 @@ fn an_invalid_stream_is_refused() {
         kind == HomeErrorKind::Unsupported && words.contains("replicas: there are not so many servers"),
         "{kind:?} {words}"
     );
-}
-
-#[test]
-fn a_full_stream_refuses_or_drops_the_oldest() {
-    let Some(home) = home() else { return };
-    let mut limited = settings("full");
-    limited.max_messages = Some(3);
-    let name = home.create_stream(limited).wait().unwrap().settings.name;
-    publish_numbers(&*home, &name, 3);
-    let error = home.publish(&name, vec![message(&name, "n", "x")], false).wait().unwrap().remove(0).unwrap_err();
-    assert_eq!(error.kind(), HomeErrorKind::Full, "{error}");
-    let mut dropping = settings("drops");
-    dropping.max_messages = Some(3);
-    dropping.full = Full::DropOld;
-    let name = home.create_stream(dropping).wait().unwrap().settings.name;
-    publish_numbers(&*home, &name, 5);
-    let info = home.stream_info(&name).wait().unwrap();
-    assert_eq!((info.messages, info.first, info.last), (3, 3, 5));
 }
 
 #[test]
@@ -281,21 +218,4 @@ fn reading_selects_waits_and_stops() {
     assert_eq!(waiting.wait().unwrap().events.iter().map(|event| event.sequence).collect::<Vec<_>>(), [32]);
     let long = home.read(&name, Read { max_bytes: 1, ..everything() }).wait().unwrap();
     assert_eq!((long.events.len(), long.next), (1, 2), "at least one");
-}
-
-#[test]
-fn purging_removes_what_is_selected() {
-    let Some(home) = home() else { return };
-    let name = stream(&*home, "purge");
-    let messages = (0..10).map(|number| message(&name, ["a", "b"][number % 2], "x")).collect();
-    home.publish(&name, messages, false).wait().unwrap();
-    let purge = |purge| home.purge(&name, purge).wait().unwrap();
-    assert_eq!(purge(Purge { filter: Some(pattern(&format!("{name}.a"))), ..Purge::default() }), 5);
-    assert_eq!(purge(Purge { before: Some(5), ..Purge::default() }), 2);
-    assert_eq!(purge(Purge { keep: Some(1), ..Purge::default() }), 2);
-    let info = home.stream_info(&name).wait().unwrap();
-    assert_eq!((info.messages, info.first, info.last), (1, 10, 10));
-    assert!(home.list_streams().wait().unwrap().iter().any(|info| info.settings.name == name));
-    home.delete_stream(&name).wait().unwrap();
-    assert_eq!(home.stream_info(&name).wait().unwrap_err().kind(), HomeErrorKind::NotFound);
 }

@@ -34,13 +34,15 @@ use crate::values;
 pub struct Subject {
     core: Arc<Core>,
     subject: String,
+    /// The one subscription that gets its messages; 0 for all.
+    to: u64,
     options: CallOptions,
 }
 
 impl Subject {
     pub(crate) fn new(core: Arc<Core>, subject: &str) -> Self {
         let options = CallOptions::checked(names::subject(subject));
-        Self { core, subject: subject.to_owned(), options }
+        Self { core, subject: subject.to_owned(), to: 0, options }
     }
 
     /// Timeout of a request: 30 s by default.
@@ -68,6 +70,13 @@ impl Subject {
         self
     }
 
+    /// Publishes to the subscription with this serial number alone: for the node of
+    /// [a bridge](crate::Node::bridge).
+    pub fn to(mut self, serial: u64) -> Self {
+        self.to = serial;
+        self
+    }
+
     /// Publishes: to all who subscribed, here and at other nodes, and to one member of each queue
     /// group; at most once.
     ///
@@ -80,7 +89,7 @@ impl Subject {
         }
         let blob = values::write(&self.subject, value)?;
         let said = fields(&self.subject, &self.options.headers)?;
-        publish(&self.core, &self.subject, blob, &said, self.options.priority.flags())
+        publish(&self.core, (&self.subject, self.to), blob, &said, self.options.priority.flags())
     }
 
     /// Asks a subscriber: one of this node, if there is one, else one of another node.

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import functools
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -337,3 +338,52 @@ async def test_nodes_without_anything_public_have_no_gateway() -> None:
             assert [info.name for info in await node.nodes()] == ["office", "office-nats"]
             await handle.stop()
             await gone(plain)
+
+
+@pytest.mark.promise("P17.127")
+async def test_messages_on_listed_subjects_pass_once_between_nodes_and_plain_clients() -> None:
+    with nats_server() as url:
+        shared = f"{url}?subjects=orders.>,alerts.*"
+        async with tw.Node(shared, name="a") as a, client(url) as plain, contextlib.AsyncExitStack() as later:
+            await a.subscribe("sync", a.spawn(lambda _: True))
+            b = await later.enter_async_context(tw.Node(shared, name="b"))
+            came: asyncio.Queue[Msg] = asyncio.Queue()
+            for subject in ("orders.>", "alerts.*", "else.>"):
+                await plain.subscribe(subject, cb=came.put)
+            await plain.flush()
+            loop, heard = asyncio.get_running_loop(), [asyncio.Queue[Any]() for _ in range(3)]
+            for node, at, queue in ((a, 0, None), (b, 1, None), (a, 2, "group"), (b, 2, "group")):
+                take = functools.partial(loop.call_soon_threadsafe, heard[at].put_nowait)
+                await node.subscribe("orders.*", node.spawn(take), queue=queue)
+            # A node that gets an answer from `a` is known to `a`, with all its subscriptions.
+            assert await b.request("sync", None, timeout=PATIENCE)
+            for number in range(100):
+                a.publish("orders.new", {"number": number}, headers={"shop": "north"})
+            a.publish("else.new", 1)
+            a.publish("alerts.end", b"\x00raw")
+            found = [await came.get() for _ in range(101)]
+            assert [json.loads(one.data)["number"] for one in found[:-1]] == list(range(100))
+            assert found[0].headers == {
+                "content-type": "application/json",
+                "Tidewire-Header-shop": "north",
+                "Tidewire-Node": "a",
+            }
+            assert found[-1].data == b"\x00raw" and "content-type" not in (found[-1].headers or {})
+            for queue in heard:
+                assert [(await queue.get())["number"] for _ in range(100)] == list(range(100))
+            # A member of a queue group is known to the servers some moments after its node.
+            while heard[2].empty():
+                await plain.publish("orders.probe", b"probe")
+                with contextlib.suppress(TimeoutError):
+                    heard[2].put_nowait(await asyncio.wait_for(heard[2].get(), 0.1))
+            for number in range(100):
+                content = {"content-type": "application/json; charset=utf-8"}
+                await plain.publish("orders.new", json.dumps(number).encode(), headers=content)
+            for at, queue in enumerate(heard):
+                told: list[Any] = []
+                while len(told) < 100:
+                    told += [one for one in [await queue.get()] if one != b"probe"]
+                # Members of a group share the messages.
+                assert (sorted(told) if at == 2 else told) == list(range(100))
+            await plain.publish("orders.end", b"end")
+            assert [await queue.get() for queue in heard] == [b"end"] * 3
