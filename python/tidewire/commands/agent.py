@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import tidewire as tw
-from tidewire.commands.place import at_a_place, say
+from tidewire.commands.place import Node, at_a_place, say
 
 if TYPE_CHECKING:
     from tidewire.agents.inbox_store import DeadMessage, DurableInfo, PastMessage
@@ -20,7 +19,7 @@ _TEXT_CHARS = 100
 
 @agent.command("ls", epilog="Example: tidewire agent ls --url data/")
 @at_a_place
-async def agent_ls(node: tw.Node, as_json: bool) -> int:
+async def agent_ls(node: Node, as_json: bool) -> int:
     """List the durable agents that have ever run, by id."""
     found = await node.durable_agents()
     say(as_json, [_data(info) for info in found], "\n".join(map(_line, found)) or "no durable agents")
@@ -30,7 +29,7 @@ async def agent_ls(node: tw.Node, as_json: bool) -> int:
 @agent.command("show", epilog="Example: tidewire agent show clerk --url tide://127.0.0.1:7420")
 @at_a_place
 async def agent_show(
-    node: tw.Node,
+    node: Node,
     as_json: bool,
     name: Id,
     limit: Annotated[int, typer.Option("--limit", help="How many of its newest messages.", min=1, max=1_000)] = 20,
@@ -56,7 +55,7 @@ async def agent_show(
 @agent.command("requeue", epilog="Example: tidewire agent requeue clerk 17 --url tide://127.0.0.1:7420")
 @at_a_place
 async def agent_requeue(
-    node: tw.Node,
+    node: Node,
     as_json: bool,
     name: Id,
     sequences: Annotated[
@@ -73,7 +72,7 @@ async def agent_requeue(
 @agent.command("drop", epilog="Example: tidewire agent drop clerk 17 --url tide://127.0.0.1:7420")
 @at_a_place
 async def agent_drop(
-    node: tw.Node,
+    node: Node,
     as_json: bool,
     name: Id,
     sequences: Annotated[list[int], typer.Argument(metavar="SEQUENCE...", help="Which dead letters.")],

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import tidewire as tw
-from tidewire.commands.place import at_a_place, say
+from tidewire.commands.place import Node, at_a_place, say
 
 command = typer.Typer(help="Commands of services: long work with progress and a result.", no_args_is_help=True)
 Id = Annotated[str, typer.Argument(metavar="ID", help="Of the command.")]
@@ -17,7 +17,7 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="Of the command.")]
 @command.command("ls", epilog="Example: tidewire command ls --url tide://127.0.0.1:7420 --stage running")
 @at_a_place
 async def command_ls(
-    node: tw.Node,
+    node: Node,
     as_json: bool,
     service: Annotated[str | None, typer.Option("--service", help="Those of a service.", show_default=False)] = None,
     stage: Annotated[
@@ -35,7 +35,7 @@ async def command_ls(
 
 @command.command("show", epilog="Example: tidewire command show 5f0c2a90d1e34b77 --url data/")
 @at_a_place
-async def command_show(node: tw.Node, as_json: bool, name: Id) -> int:
+async def command_show(node: Node, as_json: bool, name: Id) -> int:
     """Show a command, with its result or its error."""
     info = await node.command(name).info()
     lines = [
@@ -57,7 +57,7 @@ async def command_show(node: tw.Node, as_json: bool, name: Id) -> int:
 
 @command.command("watch", epilog="Example: tidewire command watch 5f0c2a90d1e34b77 --url tide://127.0.0.1:7420")
 @at_a_place
-async def command_watch(node: tw.Node, as_json: bool, name: Id) -> int:
+async def command_watch(node: Node, as_json: bool, name: Id) -> int:
     """Print the progress of a command until it is over; exit code 1 if it has not succeeded."""
     run = node.command(name)
     async for one in run.progress():
@@ -70,7 +70,7 @@ async def command_watch(node: tw.Node, as_json: bool, name: Id) -> int:
 
 @command.command("cancel", epilog="Example: tidewire command cancel 5f0c2a90d1e34b77 --url tide://127.0.0.1:7420")
 @at_a_place
-async def command_cancel(node: tw.Node, as_json: bool, name: Id) -> int:
+async def command_cancel(node: Node, as_json: bool, name: Id) -> int:
     """Have a command end; exit code 1 if it was over, or being cancelled."""
     changed = await node.command(name).cancel()
     info = await node.command(name).info()
@@ -81,7 +81,7 @@ async def command_cancel(node: tw.Node, as_json: bool, name: Id) -> int:
 
 @command.command("retry", epilog="Example: tidewire command retry 5f0c2a90d1e34b77 --url tide://127.0.0.1:7420")
 @at_a_place
-async def command_retry(node: tw.Node, as_json: bool, name: Id) -> int:
+async def command_retry(node: Node, as_json: bool, name: Id) -> int:
     """Have a command that has failed, or was cancelled, begin anew; exit code 1 if it is
     neither.
     """

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tidewire as tw
 from tidewire.commands.place import moment
-from tidewire.streams.consumer import Consumer
+
+if TYPE_CHECKING:
+    from tidewire.streams.consumer import Consumer
 
 # Of one call, when all dead letters are requeued.
 _PAGE = 1_000
@@ -17,6 +19,8 @@ async def existing(node: tw.Node, stream: str, name: str) -> Consumer:
     """Return a consumer that is there. ``Stream.consumer`` would make a missing one, and asks for
     the settings of an existing one.
     """
+    from tidewire.streams.consumer import Consumer
+
     of = await node.find_stream(stream)
     consumer = Consumer(of._home, of.name, name, max_in_flight=1)
     await consumer.info()

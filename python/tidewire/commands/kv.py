@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-import tidewire as tw
-from tidewire.commands.place import at_a_place, say, value_of
+from tidewire.commands.place import Node, at_a_place, say, value_of
 
 kv = typer.Typer(help="Key-value buckets of a data folder or of a hub.", no_args_is_help=True)
 BucketName = Annotated[str, typer.Argument(help="Of the bucket.")]
@@ -16,7 +15,7 @@ BucketName = Annotated[str, typer.Argument(help="Of the bucket.")]
 @kv.command("ls")
 @at_a_place
 async def kv_ls(
-    node: tw.Node,
+    node: Node,
     as_json: bool,
     name: Annotated[str | None, typer.Argument(help="A bucket, for its keys.", show_default=False)] = None,
 ) -> int:
@@ -33,7 +32,7 @@ async def kv_ls(
 
 @kv.command("get")
 @at_a_place
-async def kv_get(node: tw.Node, as_json: bool, name: BucketName, key: Annotated[str, typer.Argument()]) -> int:
+async def kv_get(node: Node, as_json: bool, name: BucketName, key: Annotated[str, typer.Argument()]) -> int:
     """Print the value of a key; exit code 1 if it has none."""
     entry = await (await node.find_kv(name)).get(key)
     if entry is None:
@@ -46,7 +45,7 @@ async def kv_get(node: tw.Node, as_json: bool, name: BucketName, key: Annotated[
 @kv.command("put")
 @at_a_place
 async def kv_put(
-    node: tw.Node,
+    node: Node,
     as_json: bool,
     name: BucketName,
     key: Annotated[str, typer.Argument()],
@@ -61,7 +60,7 @@ async def kv_put(
 @kv.command("watch")
 @at_a_place
 async def kv_watch(
-    node: tw.Node,
+    node: Node,
     as_json: bool,
     name: BucketName,
     filter: Annotated[str, typer.Option("--filter", help="Which keys.")] = ">",
@@ -75,7 +74,7 @@ async def kv_watch(
 
 @kv.command("rm")
 @at_a_place
-async def kv_rm(node: tw.Node, as_json: bool, name: BucketName, key: Annotated[str, typer.Argument()]) -> int:
+async def kv_rm(node: Node, as_json: bool, name: BucketName, key: Annotated[str, typer.Argument()]) -> int:
     """Delete the value of a key."""
     revision = await (await node.find_kv(name)).delete(key)
     say(as_json, {"revision": revision}, f"{key} deleted")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import inspect
 import json as jsonlib
@@ -10,14 +9,18 @@ import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import tidewire as tw
-from tidewire._node.folder_socket import SOCKET
 from tidewire.commands.output import fail
-from tidewire.top.sockets import is_stale
+
+if TYPE_CHECKING:
+    Node = tw.Node
+else:
+    # A help that reads the options of commands loads no node.
+    Node = Any
 
 Where = Annotated[
     str,
@@ -55,7 +58,9 @@ def at_a_place(work: Callable[..., Awaitable[int]]) -> Callable[..., None]:
     return with_options(command, work, 2)
 
 
-def _run(at: str, as_json: bool, work: Callable[[tw.Node], Awaitable[int]]) -> int:
+def _run(at: str, as_json: bool, work: Callable[[Node], Awaitable[int]]) -> int:
+    import asyncio
+
     async def main() -> int:
         async with _node_at(at) as node:
             return await work(node)
@@ -70,10 +75,13 @@ def _run(at: str, as_json: bool, work: Callable[[tw.Node], Awaitable[int]]) -> i
         return 130
 
 
-def _node_at(at: str) -> tw.Node:
+def _node_at(at: str) -> Node:
     """Return a node whose streams are at a URL or in a folder. While a program has the folder open,
     the node joins the socket of that program.
     """
+    from tidewire._node.folder_socket import SOCKET
+    from tidewire.top.sockets import is_stale
+
     if "://" in at:
         return tw.Node(at)
     socket = Path(at).resolve() / SOCKET

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json as jsonlib
 import re
 from dataclasses import asdict
@@ -16,7 +15,7 @@ import tidewire as tw
 from tidewire._binding import check_folder, salvage_folder
 from tidewire.commands.consumer import data_of, existing, line_of, requeue_all, start_of
 from tidewire.commands.output import fail
-from tidewire.commands.place import Json, at_a_place, moment, require_data_folder, say, value_of
+from tidewire.commands.place import Json, Node, at_a_place, moment, require_data_folder, say, value_of
 
 stream = typer.Typer(help="Streams of a data folder or of a hub.", no_args_is_help=True)
 log = typer.Typer(help="The files of a data folder.", no_args_is_help=True)
@@ -28,7 +27,7 @@ _WATCH_S = 1.0
 
 @stream.command("ls")
 @at_a_place
-async def stream_ls(node: tw.Node, as_json: bool) -> int:
+async def stream_ls(node: Node, as_json: bool) -> int:
     """List the streams."""
     infos = await node.streams()
     lines = [f"{i.name}  {i.messages} events  {i.bytes} bytes  {i.consumers} consumers  {i.dead} dead" for i in infos]
@@ -39,12 +38,14 @@ async def stream_ls(node: tw.Node, as_json: bool) -> int:
 @stream.command("info")
 @at_a_place
 async def stream_info(
-    node: tw.Node,
+    node: Node,
     as_json: bool,
     name: Name,
     watch: Annotated[bool, typer.Option("--watch", help="Show each change, until Ctrl-C.")] = False,
 ) -> int:
     """Show a stream and its consumers, with their lag."""
+    import asyncio
+
     stream, shown = await node.find_stream(name), None
     while True:
         found, consumers = await stream.info(), await stream.consumers()
@@ -59,7 +60,7 @@ async def stream_info(
 @stream.command("pub")
 @at_a_place
 async def stream_pub(
-    node: tw.Node,
+    node: Node,
     as_json: bool,
     name: Name,
     subject: Annotated[str, typer.Argument(help="Where it goes.")],
@@ -78,7 +79,7 @@ async def stream_pub(
 @stream.command("read", epilog="Example: tidewire stream read orders --url data/ --since 1h --key 7 --grep failed")
 @at_a_place
 async def stream_read(
-    node: tw.Node,
+    node: Node,
     as_json: bool,
     name: Name,
     start: Annotated[int, typer.Option("--start", min=0, help="The first sequence.")] = 0,
@@ -111,7 +112,7 @@ async def stream_read(
 @stream.command("sub")
 @at_a_place
 async def stream_sub(
-    node: tw.Node,
+    node: Node,
     as_json: bool,
     name: Name,
     filter: Annotated[str | None, typer.Option("--filter", help="Which subjects.", show_default=False)] = None,
@@ -126,7 +127,7 @@ async def stream_sub(
 @stream.command("purge")
 @at_a_place
 async def stream_purge(
-    node: tw.Node,
+    node: Node,
     as_json: bool,
     name: Name,
     before: Annotated[int | None, typer.Option("--before", help="Events before it.", show_default=False)] = None,
@@ -140,7 +141,7 @@ async def stream_purge(
 
 @stream.command("schedules")
 @at_a_place
-async def stream_schedules(node: tw.Node, as_json: bool, name: Name) -> int:
+async def stream_schedules(node: Node, as_json: bool, name: Name) -> int:
     """List the schedules of a stream, with their next beats."""
     found = await (await node.find_stream(name)).schedules()
     lines = [f"{s.name}  {s.when} ({s.time_zone})  {s.subject}  next {s.next_time}" for s in found]
@@ -151,7 +152,7 @@ async def stream_schedules(node: tw.Node, as_json: bool, name: Name) -> int:
 @stream.command("schedule", epilog='Example: tidewire stream schedule orders nightly "0 22 * * 1-5" reports.due {}')
 @at_a_place
 async def stream_schedule(
-    node: tw.Node,
+    node: Node,
     as_json: bool,
     name: Name,
     schedule: Annotated[str, typer.Argument(help="Its name.")],
@@ -173,7 +174,7 @@ async def stream_schedule(
 @stream.command("unschedule")
 @at_a_place
 async def stream_unschedule(
-    node: tw.Node, as_json: bool, name: Name, schedule: Annotated[str, typer.Argument(help="Its name.")]
+    node: Node, as_json: bool, name: Name, schedule: Annotated[str, typer.Argument(help="Its name.")]
 ) -> int:
     """Cancel a schedule; exit code 1 if there is none."""
     cancelled = await (await node.find_stream(name)).cancel_schedule(schedule)
@@ -183,7 +184,7 @@ async def stream_unschedule(
 
 @stream.command("rm")
 @at_a_place
-async def stream_rm(node: tw.Node, as_json: bool, name: Name) -> int:
+async def stream_rm(node: Node, as_json: bool, name: Name) -> int:
     """Delete a stream with its consumers and dead letters."""
     await (await node.find_stream(name)).delete()
     say(as_json, {"deleted": name}, f"{name} deleted")
@@ -193,7 +194,7 @@ async def stream_rm(node: tw.Node, as_json: bool, name: Name) -> int:
 @stream.command("dead", epilog="Example: tidewire stream dead orders billing --url data/")
 @at_a_place
 async def stream_dead(
-    node: tw.Node,
+    node: Node,
     as_json: bool,
     name: Name,
     consumer: ConsumerName,
@@ -210,7 +211,7 @@ async def stream_dead(
 @stream.command("requeue", epilog="Example: tidewire stream requeue orders billing 17 --url tide://127.0.0.1:7420")
 @at_a_place
 async def stream_requeue(
-    node: tw.Node,
+    node: Node,
     as_json: bool,
     name: Name,
     consumer: ConsumerName,
@@ -228,7 +229,7 @@ async def stream_requeue(
 @stream.command("drop-dead", epilog="Example: tidewire stream drop-dead orders billing 17 --url data/")
 @at_a_place
 async def stream_drop_dead(
-    node: tw.Node,
+    node: Node,
     as_json: bool,
     name: Name,
     consumer: ConsumerName,
@@ -243,7 +244,7 @@ async def stream_drop_dead(
 
 @stream.command("pause")
 @at_a_place
-async def stream_pause(node: tw.Node, as_json: bool, name: Name, consumer: ConsumerName) -> int:
+async def stream_pause(node: Node, as_json: bool, name: Name, consumer: ConsumerName) -> int:
     """Deliver nothing more to a consumer, until it is resumed."""
     of = await existing(node, name, consumer)
     await of.pause()
@@ -253,7 +254,7 @@ async def stream_pause(node: tw.Node, as_json: bool, name: Name, consumer: Consu
 
 @stream.command("resume")
 @at_a_place
-async def stream_resume(node: tw.Node, as_json: bool, name: Name, consumer: ConsumerName) -> int:
+async def stream_resume(node: Node, as_json: bool, name: Name, consumer: ConsumerName) -> int:
     """Let a paused consumer go on."""
     of = await existing(node, name, consumer)
     await of.resume()
@@ -264,7 +265,7 @@ async def stream_resume(node: tw.Node, as_json: bool, name: Name, consumer: Cons
 @stream.command("seek", epilog="Example: tidewire stream seek orders billing 2026-11-23T21:00:00Z --url data/")
 @at_a_place
 async def stream_seek(
-    node: tw.Node,
+    node: Node,
     as_json: bool,
     name: Name,
     consumer: ConsumerName,
@@ -281,7 +282,7 @@ async def stream_seek(
 
 @stream.command("rm-consumer")
 @at_a_place
-async def stream_rm_consumer(node: tw.Node, as_json: bool, name: Name, consumer: ConsumerName) -> int:
+async def stream_rm_consumer(node: Node, as_json: bool, name: Name, consumer: ConsumerName) -> int:
     """Delete a consumer with its dead letters."""
     of = await existing(node, name, consumer)
     await of.delete()
