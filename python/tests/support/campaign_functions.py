@@ -79,6 +79,13 @@ def packed(run: tw.Run) -> Packed:
     return Packed(run.index, at + datetime.timedelta(seconds=run.index), [run.index, 7])
 
 
+def curve(run: tw.Run) -> dict[str, Any]:
+    """Give an array, which is longer in every other run."""
+    is_long = run.index % 2 == 0
+    values = run.numpy.random(3 if is_long else 2)
+    return {"kind": "long" if is_long else "short", "area": values[1], "curve": values}
+
+
 def number(run: tw.Run) -> float:
     return run.random.random()
 

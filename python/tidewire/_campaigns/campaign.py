@@ -411,7 +411,8 @@ class Campaign:
 
     def summary(self, by: str | Sequence[str] | None = None) -> Summary:
         """Return count, mean, standard error, ends and quantiles of each numeric column, in one
-        pass at constant memory.
+        pass at constant memory. Each element of a column of arrays has an entry, such as
+        ``curve[0]``: of the first 1,000, and of fewer if there are more than 200 groups.
 
         Args:
             by: Names of parameters or columns: one group for each of their values. ``"param_set"``

@@ -77,7 +77,7 @@ def histogram(weighed: Sequence[tuple[float, float]], name: str, places: int = 4
     return plot.sheet(parts, f"distribution of {name}")
 
 
-def boxes(rows: Sequence[tuple[str, Sequence[float]]], name: str) -> str:
+def boxes(rows: Sequence[tuple[str, Sequence[float]]], title: str) -> str:
     """Draw five quantiles for each row: a line from the first to the last, a box around the middle
     half, and an edge at the median.
     """
@@ -108,8 +108,7 @@ def boxes(rows: Sequence[tuple[str, Sequence[float]]], name: str) -> str:
         found.append(
             f'<text class="soft" x="{x(value):.1f}" y="{height - 6}" text-anchor="{anchor}">{shorter(value)}</text>'
         )
-    title = f"<title>{escape(name)} by parameter set</title>"
-    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img">{title}{"".join(found)}</svg>'
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img"><title>{escape(title)}</title>{"".join(found)}</svg>'
 
 
 def _fitting(label: str) -> str:

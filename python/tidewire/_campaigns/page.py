@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidewire._campaigns import charts
 from tidewire._campaigns.export import moved_to
 from tidewire._campaigns.report import Stages
-from tidewire._campaigns.summary import NUMERIC, QUANTILES, Grouping, ValueCounts, shown
+from tidewire._campaigns.summary import NUMERIC, QUANTILES, Grouping, NumberColumn, ValueCounts, numbers_of, shown
 
 if TYPE_CHECKING:
     from tidewire._campaigns.campaign import Campaign
@@ -24,6 +24,9 @@ _ROWS_AT_ONCE = 10_000
 _COLUMNS_MAX = 24
 _SETS_MAX = 32
 _WORKERS_MAX = 32
+_ARRAYS_MAX = 100_000
+_ELEMENTS_MAX = 24
+_ELEMENT_VALUES_KEPT = 256
 _ERRORS_MAX = 20
 
 STYLE = """
@@ -159,7 +162,10 @@ def _distributions(report: Report) -> tuple[list[str], str, str]:
     be said of them.
     """
     campaign = report.campaign
-    kinds = {name: kind for name, kind in (campaign.columns or {}).items() if kind in NUMERIC}
+    columns = campaign.columns or {}
+    kinds = {name: kind for name, kind in columns.items() if kind in NUMERIC}
+    nested = {name: kind for name, kind in columns.items() if kind == "json"}
+    elements: dict[NumberColumn, ValueCounts] = {}
     names = list(kinds)[:_COLUMNS_MAX]
     sets = min(campaign.sets, _SETS_MAX) if campaign.sets > 1 else 0
     # Of all rows, then of each set.
@@ -169,11 +175,13 @@ def _distributions(report: Report) -> tuple[list[str], str, str]:
         rows += len(batch.runs)
         for at, name in enumerate(names):
             groups[0][at].add(batch.columns[name])
+        for column, numbers in (numbers_of(batch, nested) if rows <= _ARRAYS_MAX else {}).items():
+            elements.setdefault(column, ValueCounts(_ELEMENT_VALUES_KEPT)).add(numbers)
         for (number,), places in grouping.split(batch) if sets else ():
             for at, name in enumerate(names) if number < sets else ():
                 values = batch.columns[name]
                 groups[1 + number][at].add([values[place] for place in places or ()])
-    notes = []
+    notes = [f"Of arrays the first {_ARRAYS_MAX:,} rows are shown."] if elements and rows > _ARRAYS_MAX else []
     if rows < report.rows:
         notes.append(
             f"The distributions are of {rows:,} of {report.rows:,} rows, in parts spread evenly over the runs."
@@ -190,6 +198,11 @@ def _distributions(report: Report) -> tuple[list[str], str, str]:
     pictures = [
         _section(name, _column(name, kinds[name] == "boolean", varied, labels, [group[at] for group in groups]))
         for at, name in enumerate(names)
+    ]
+    pictures += [
+        _section(name, _array(name, [(one, elements[one]) for one in sorted(elements) if one.position == at]))
+        for at, name in enumerate(nested)
+        if any(one.position == at for one in elements)
     ]
     table = _table(parameters, [(name, kinds[name] == "boolean") for name in names], groups[1:]) if sets else ""
     return pictures, table, " ".join(notes)
@@ -217,7 +230,22 @@ def _column(
     if not sets:
         return picture
     caption = f"By {', '.join(varied) or 'set'}: 5% to 95%, the middle half, the median"
-    return f'{picture}<p class="soft">{escape(caption)}</p>{charts.boxes(quantiles, name)}'
+    return f'{picture}<p class="soft">{escape(caption)}</p>{charts.boxes(quantiles, f"{name} by parameter set")}'
+
+
+def _array(name: str, elements: Sequence[tuple[NumberColumn, ValueCounts]]) -> str:
+    """Draw the elements of a column of arrays: of long ones some, evenly spread."""
+    some = elements[:: -(-len(elements) // _ELEMENTS_MAX)]
+    found = [counts.summary(str(column.element), {}) for column, counts in some]
+    rows = "".join(
+        f"<tr><td>{one.column}</td><td class='n'>{shown(one.mean)}</td>"
+        f"<td class='n'>{' to '.join(map(shown, one.interval()))}</td></tr>"
+        for one in found
+    )
+    caption = f"{len(some):,} of {len(elements):,} elements: 5% to 95%, the middle half, the median"
+    picture = charts.boxes([(one.column, list(one.quantiles.values())) for one in found], f"{name} by element")
+    head = "<tr><th>element</th><th class='n'>mean</th><th class='n'>95% confidence interval</th></tr>"
+    return f'{picture}<p class="soft">{caption}</p><table>{head}{rows}</table>'
 
 
 def _table(

@@ -7,10 +7,12 @@ from __future__ import annotations
 import json
 import math
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidewire.errors import InvalidArgument
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 NUMERIC = ("integer", "float", "boolean")
+ELEMENTS_MAX = 1_000
+_ELEMENTS_OF_GROUPS_MAX = 200_000
+_NUMBERS = (float, bool, type(None))
 _GROUPS_MAX = 100_000
 _VALUES_KEPT, _LEAST_KEPT, _MOST_KEPT = 4_000_000, 64, 4_096
 
@@ -29,6 +34,7 @@ class ColumnSummary:
     """Summary of one column, over all rows or those of one group."""
 
     column: str
+    """Of an array with the place of the element, such as ``curve[0]``."""
     by: dict[str, Any]
     """The values of the parameters or columns that make the group; empty for all rows."""
     count: int
@@ -49,6 +55,17 @@ class ColumnSummary:
     def median(self) -> float:
         """The value in the middle."""
         return self.quantiles[0.5]
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return the confidence interval of the mean, by the normal distribution: for many rows.
+
+        Raises:
+            InvalidArgument: if the confidence is not between 0 and 1.
+        """
+        if not 0 < confidence < 1:
+            raise InvalidArgument(f"confidence: {confidence!r} is not allowed: give a number between 0 and 1")
+        half_width = NormalDist().inv_cdf((1 + confidence) / 2) * self.standard_error
+        return self.mean - half_width, self.mean + half_width
 
     def asdict(self) -> dict[str, Any]:
         """Return everything as one level of plain values: ``q05`` to ``q95`` are the quantiles."""
@@ -111,31 +128,71 @@ def shown(value: Any) -> str:
 
 def summary(campaign: Campaign, by: str | Sequence[str] | None = None) -> Summary:
     """Return the statistics of every numeric column; ``Campaign.summary`` says more."""
-    columns = campaign.columns or {}
-    numeric = [name for name, kind in columns.items() if kind in NUMERIC]
+    kinds = campaign.columns or {}
     grouping = Grouping(campaign, [by] if isinstance(by, str) else list(by or ()))
-    all_counts: dict[tuple[Any, ...], list[ValueCounts]] = {}
-    capacity = max(_LEAST_KEPT, min(_MOST_KEPT, _VALUES_KEPT // max(1, len(numeric) * grouping.expected)))
+    groups: dict[tuple[Any, ...], dict[NumberColumn, ValueCounts]] = {}
+    rows: Counter[tuple[Any, ...]] = Counter()
+    elements = max(1, min(ELEMENTS_MAX, _ELEMENTS_OF_GROUPS_MAX // grouping.expected))
+    read = {name: kind for name, kind in kinds.items() if name not in grouping.names}
     for batch in campaign.batches():
+        numbers = numbers_of(batch, read, elements)
+        capacity = max(_LEAST_KEPT, min(_MOST_KEPT, _VALUES_KEPT // max(1, len(numbers) * grouping.expected)))
         for key, places in grouping.split(batch):
-            group = all_counts.get(key)
-            if group is None:
-                if len(all_counts) >= _GROUPS_MAX:
-                    raise InvalidArgument(
-                        f"by: {by!r} makes more than {_GROUPS_MAX:,} groups: name something with fewer values"
-                    )
-                group = all_counts[key] = [ValueCounts(capacity) for _ in numeric]
-            for counts, name in zip(group, numeric, strict=True):
-                values = batch.columns[name]
-                counts.add(values if places is None else [values[place] for place in places])
-    keys = sorted(all_counts, key=_in_order)
+            if key not in groups and len(groups) >= _GROUPS_MAX:
+                raise InvalidArgument(
+                    f"by: {by!r} makes more than {_GROUPS_MAX:,} groups: name something with fewer values"
+                )
+            group = groups.setdefault(key, {})
+            rows[key] += len(batch.runs if places is None else places)
+            for column, values in numbers.items():
+                counts = group.get(column)
+                if counts is None:
+                    counts = group[column] = ValueCounts(capacity)
+                counts.add(values if places is None else [values[at] for at in places])
+    for key, group in groups.items():
+        for counts in group.values():
+            # A batch without a long array has no values of its last elements.
+            counts.missing = rows[key] - counts.count
+    keys = sorted(groups, key=_in_order)
     found = [
-        all_counts[key][at].summary(name, dict(zip(grouping.names, key, strict=True)))
-        for at, name in enumerate(numeric)
-        if name not in grouping.names
+        groups[key][column].summary(column.name, dict(zip(grouping.names, key, strict=True)))
+        for column in sorted({column for group in groups.values() for column in group})
         for key in keys
+        if column in groups[key]
     ]
     return Summary(found)
+
+
+class NumberColumn(NamedTuple):
+    """A numeric column, or an element of a column of arrays."""
+
+    position: int
+    element: int
+    name: str
+
+
+def numbers_of(
+    batch: Batch, kinds: Mapping[str, str], elements: int = ELEMENTS_MAX
+) -> dict[NumberColumn, Sequence[Any]]:
+    """Return the numbers of a batch. Of arrays each element counts as a column, such as
+    ``curve[0]``; of long ones the first ``elements``.
+    """
+    found: dict[NumberColumn, Sequence[Any]] = {}
+    for position, (name, kind) in enumerate(kinds.items()):
+        if kind in NUMERIC:
+            found[NumberColumn(position, 0, name)] = batch.columns[name]
+        elif kind == "json":
+            arrays = [_array(text) for text in batch.columns[name]]
+            for element in range(min(max(map(len, arrays), default=0), elements)):
+                values = [array[element] if element < len(array) else None for array in arrays]
+                found[NumberColumn(position, element, f"{name}[{element}]")] = values
+    return found
+
+
+def _array(text: str | None) -> Sequence[Any]:
+    """Return an array of numbers from JSON; an empty one if it is none."""
+    values = json.loads(text, parse_int=float) if text is not None and text.startswith("[") else ()
+    return values if all(type(value) in _NUMBERS for value in values) else ()
 
 
 class Grouping:
