@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from home_support import every_home, nodes
+from home_support import every_home, nats_server, nodes
 
 
 async def stored(stream: tw.Stream, count: int) -> list[tw.Event]:
@@ -43,6 +43,30 @@ async def test_a_capture_stores_what_any_node_publishes_once_and_in_order(kind: 
         later = [event.value async for event in orders.read(start=201)]
         assert sorted(later, key=repr) == ["due", "end", {"total": 12.5}]
         assert [event async for event in (await one.find_stream("silent")).read()] == []
+
+
+@pytest.mark.promise("P17.124")
+async def test_jetstream_stores_a_subject_of_the_url_once_with_a_capture_or_without() -> None:
+    with nats_server() as url:
+        async with tw.Node(f"{url}?subjects=ord.>", name="one") as one, tw.Node(f"{url}?subjects=ord.>") as other:
+            hub = one.listen("tide://127.0.0.1:0").url
+            async with tw.Node(hub) as joined:
+                plain = await one.stream("plain", subjects=["ord.plain.>", "near.>"])
+                captured = await one.stream("captured", subjects=["ord.captured.>", "far.>"], capture=True)
+                await joined.stream("captured", capture=True)
+                for number in range(5):
+                    one.publish("ord.plain.a", number)
+                    one.publish("ord.captured.a", number)
+                    other.publish("far.a", number)
+                await stored(plain, 5)
+                await stored(captured, 10)
+                # This one comes to all nodes as a message of NATS.
+                await captured.publish("ord.captured.a", "end")
+                other.publish("far.a", "last")
+                assert (await stored(captured, 12))[-1].value in ("end", "last")
+                assert [event.value async for event in plain.read()] == list(range(5))
+                values = [event.value async for event in captured.read(filter="ord.captured.>")]
+                assert values == [*range(5), "end"]
 
 
 @pytest.mark.promise("P17.124")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
 
 from tidewire._log import logger
 from tidewire.agents.handlers import matches
@@ -18,6 +19,8 @@ _CAPACITY = 10_000
 _CONCURRENCY = 1_000
 """Messages that wait for one sync of the disk together."""
 
+_FROM_NATS = "-nats-subjects"
+"""End of the name of the node by which messages of NATS come, on subjects that a URL lists."""
 _HINT = (
     "%s: no subscriber of this node has what was published on %r, and stream %r does not store it: "
     "publish to the stream, or make it with node.stream(%r, capture=True)"
@@ -30,6 +33,7 @@ async def capture(node: Node, stream: Stream) -> None:
     An actor of the node stores them. All nodes that capture the same stream are one queue group,
     so that each message is stored once. A message that finds the mailbox full, or that can't be
     stored, becomes a dead letter of the node. A second call for the same stream does nothing.
+    JetStream itself stores what is published on subjects that the URL of the node lists.
 
     Raises:
         NotFound: if the stream was deleted.
@@ -41,6 +45,9 @@ async def capture(node: Node, stream: Stream) -> None:
 
     async def store(message: Any, ctx: Context) -> None:
         assert ctx.subject is not None
+        # The streams of these nodes are in JetStream. Stored once more, it would come again.
+        if _is_listed(node, ctx.subject) or (ctx.origin or "").endswith(_FROM_NATS):
+            return
         await stream.publish(ctx.subject, message, headers=dict(ctx.headers) if ctx.headers else None)
 
     actor = node.spawn(store, name=name, mailbox=Mailbox(_CAPACITY), concurrency=_CONCURRENCY)
@@ -56,7 +63,13 @@ def log_uncaptured(node: Node, subject: str) -> None:
     """Log, once for each stream that takes a subject, that the stream does not store a message
     which no subscriber of this node has. Other nodes of a hub may have subscribers.
     """
-    for name, patterns in list(node._not_captured.items()):
+    for name, patterns in () if _is_listed(node, subject) else list(node._not_captured.items()):
         if any(matches(pattern, subject) for pattern in patterns) and node._not_captured.pop(name, ()):
             is_alone = node._connection is None or not node._connection.is_joined
             logger.log(WARNING if is_alone else INFO, _HINT, node.name, subject, name, name)
+
+
+def _is_listed(node: Node, subject: str) -> bool:
+    """Return whether the URL of a node lists a subject, so that it is published on NATS itself."""
+    listed = parse_qs(urlsplit(node.url).query).get("subjects", [])
+    return any(matches(pattern, subject) for patterns in listed for pattern in patterns.split(","))
