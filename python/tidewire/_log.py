@@ -7,7 +7,8 @@ import threading
 import weakref
 from time import monotonic
 
-from tidewire._runtime import fork_handlers
+from tidewire._runtime.fork_handlers import in_child
+from tidewire._runtime.locks import reentrant_lock
 
 logger = logging.getLogger("tidewire")
 
@@ -42,7 +43,7 @@ class _Repeated:
 _known: weakref.WeakKeyDictionary[object, dict[object, _Repeated]] = weakref.WeakKeyDictionary()
 _counted: list[_Repeated] = []
 _timer: threading.Timer | None = None
-_lock = fork_handlers.reentrant_lock()
+_lock = reentrant_lock()
 
 
 def failed(actor: object, hook: str, error: BaseException, is_reported: bool = False) -> None:
@@ -149,4 +150,4 @@ def _text(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
-fork_handlers.in_child(_forget)
+in_child(_forget)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -16,22 +15,6 @@ def in_child(call: Callable[[], Any]) -> None:
     """Call something in each child that this process forks, after this module's own part."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=call)
-
-
-def lock() -> threading.Lock:
-    """Return a lock for a module: free in the child of a fork, held or not in the parent."""
-    made: Any = threading.Lock()
-    in_child(made._at_fork_reinit)
-    return made  # type: ignore[no-any-return]
-
-
-def reentrant_lock() -> Any:
-    """Return a lock for a module that a thread may take again: the collector may call what needs it
-    while it is held.
-    """
-    made: Any = threading.RLock()
-    in_child(made._at_fork_reinit)
-    return made
 
 
 def leave(error: BaseException | None) -> NoReturn:

@@ -11,7 +11,8 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from tidewire._runtime import fork_handlers
+from tidewire._runtime.fork_handlers import in_child
+from tidewire._runtime.locks import lock
 from tidewire.agents.no_headers import NO_HEADERS
 from tidewire.errors import InvalidArgument
 
@@ -26,7 +27,7 @@ PRIORITIES: frozenset[str] = frozenset(get_args(Priority))
 EXPIRES, HAS_RECEIPT, IS_CONTEXT, IS_AGAIN, IS_ASKED = 1, 2, 4, 8, 16
 
 _numbers = itertools.count(1)
-_numbering = fork_handlers.lock()
+_numbering = lock()
 _ORIGIN = os.urandom(6).hex()
 
 
@@ -36,7 +37,7 @@ def _begin_anew() -> None:
     _ORIGIN = os.urandom(6).hex()
 
 
-fork_handlers.in_child(_begin_anew)
+in_child(_begin_anew)
 
 
 class Message(msgspec.Struct, eq=False, repr_omit_defaults=True, gc=True):

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Literal
 
-from tidewire._runtime import fork_handlers
 from tidewire._runtime.blocking_portal import refuse_loop
+from tidewire._runtime.locks import lock
 
 if TYPE_CHECKING:
     from tidewire.agents.agent_state import AgentState
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 State = Literal["accepted", "delivered", "handled", "failed", "expired"]
 _FINAL = frozenset(("handled", "failed", "expired"))
 _LOOK_MIN_S, _LOOK_MAX_S = 0.05, 1.0
-_marking = fork_handlers.lock()
+_marking = lock()
 
 
 class Receipt:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from tidewire._binding import Balancer, ChangeCounter
-from tidewire._runtime import fork_handlers
+from tidewire._runtime.locks import lock
 from tidewire.errors import AskTimeout, LinkLost, NameTaken, NodeStopped, NoResponders, TidewireError
 from tidewire.services.contract.info import InstanceInfo, MethodInfo, ServiceInfo
 from tidewire.services.contract.names import STANDBY, nearest, short
@@ -149,7 +149,7 @@ class Registry:
         self._node = weakref.ref(node)
         self.change_counter = ChangeCounter()
         # The lock protects the table of groups and the list of served instances.
-        self._lock = fork_handlers.lock()
+        self._lock = lock()
         self.groups: dict[str, Group] = {}
         self.changes = 0
         self._served: list[Served] = []
@@ -341,7 +341,7 @@ class _Watch:
 
 
 _registries: weakref.WeakKeyDictionary[Node, Registry] = weakref.WeakKeyDictionary()
-_lock = fork_handlers.lock()
+_lock = lock()
 
 
 def registry_of(node: Node) -> Registry:
