@@ -191,8 +191,10 @@ class ProcessWorker(ChildProcess):
 
     def close(self) -> str:
         """See ``ChildProcess``."""
+        how = super().close()
+        # Not before: a worker also ends at the end of its bell.
         os.close(self._bell)
-        return super().close()
+        return how
 
 
 def look(worker: ProcessWorker, now_ns: int) -> dict[str, Any]:
