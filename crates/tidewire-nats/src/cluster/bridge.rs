@@ -1,6 +1,9 @@
 //! Task of a bridge: receives messages of other bridges, keeps a session with each, and forwards
 //! the frames of the hub.
 
+mod beat;
+mod names;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,6 +25,7 @@ use super::peer::{OutgoingCall, Peer, PeerCommands};
 use super::presence::{self, Presence, PresenceKind};
 use super::session::Received;
 use super::{BridgeError, BridgeOptions, rand_token};
+use crate::clock::now_us;
 
 /// How long it is waited for others that may be there, after the last one that was heard; and at
 /// most.
@@ -29,6 +33,8 @@ const QUIET: Duration = Duration::from_millis(100);
 const READY_MAX: Duration = Duration::from_secs(2);
 /// How soon it is looked whether a node is still there that has to answer.
 const PROBE: Duration = Duration::from_millis(500);
+/// Nodes that announce themselves at one beat, in a cluster of more.
+const ANNOUNCE: usize = 8;
 /// Longest wait for messages in flight at the end.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Nodes that are known at once.
@@ -62,9 +68,15 @@ struct Cluster {
     returning: Option<Instant>,
     quiet_from: Instant,
     alone: bool,
+    /// Another node has the number of this one, which leaves.
+    leaves: bool,
     losses: u64,
     was_up: bool,
     beat_at: Instant,
+    /// Beats until this node announces itself again.
+    beats: usize,
+    /// The node that this one asks at each beat: the next one by number.
+    watched: Option<u32>,
     probe_at: Option<Instant>,
 }
 
@@ -111,9 +123,12 @@ pub(super) async fn begin(
         returning: None,
         quiet_from: now + QUIET,
         alone: false,
+        leaves: false,
         losses,
         was_up: true,
         beat_at: now,
+        beats: 0,
+        watched: None,
         probe_at: None,
     };
     cluster.work.look_at_interests();
@@ -155,7 +170,7 @@ impl Cluster {
             self.send_all().await;
             self.look_whether_ready();
             let is_over = |until: &Instant| *until <= Instant::now() || !self.peers.values().any(Peer::waits);
-            if ends.as_ref().is_some_and(is_over) {
+            if self.leaves || ends.as_ref().is_some_and(is_over) {
                 break;
             }
         }
@@ -185,7 +200,7 @@ impl Cluster {
 
     async fn heard(&mut self, message: Message) {
         if message.status == Some(StatusCode::NO_RESPONDERS) {
-            return self.nobody_there(&message.subject);
+            return self.nobody_there(&message.subject).await;
         }
         let Some((said, rest)) = Envelope::read(&message.payload) else { return };
         let number = said.from;
@@ -197,7 +212,7 @@ impl Cluster {
             self.meet(about);
         }
         let Some(peer) = self.peers.get_mut(&number) else { return };
-        peer.heard = Instant::now();
+        peer.hear(Instant::now());
         self.touched.insert(number);
         let mut heard = peer.session.heard(&said, rest.len());
         if heard == Received::Broken {
@@ -248,7 +263,7 @@ impl Cluster {
     }
 
     /// Handles the server's report of a missing receiver.
-    fn nobody_there(&mut self, subject: &str) {
+    async fn nobody_there(&mut self, subject: &str) {
         let Some(rest) = subject.strip_prefix(&*self.mine).and_then(|rest| rest.strip_prefix('.')) else { return };
         let mut tokens = rest.split('.');
         match (tokens.next(), tokens.next().map(str::parse::<u32>), tokens.next().map(str::parse::<u64>)) {
@@ -257,22 +272,14 @@ impl Cluster {
                 // After a loss, others may connect again later than this node.
                 let may_return = self.returning.is_some();
                 let is_gone = |peer: &Peer| peer.session.own() == token && (peer.is_attached() || !may_return);
-                if self.peers.get(&number).is_some_and(is_gone) {
+                if let Some(peer) = self.peers.get(&number).filter(|peer| is_gone(peer)) {
+                    if peer.suspected_until.is_none() {
+                        self.announce(peer.about.written(PresenceKind::Gone)).await;
+                    }
                     self.forget(number, "it is not there any more");
                 }
             }
             _ => {}
-        }
-    }
-
-    fn name_is_taken(&mut self, why: &[u8]) {
-        let why = String::from_utf8_lossy(why);
-        match self.beginning.take() {
-            Some((begun, _)) => {
-                let text = format!("{}: name: {:?}: {why}: choose another name", self.at.place, self.me.name);
-                drop(begun.send(Err(BridgeError::new(ErrorCode::NameTaken, text))));
-            }
-            None => (self.log)(&format!("name: {:?}: {why}: other nodes reach one of the two", self.me.name), true),
         }
     }
 
@@ -281,11 +288,18 @@ impl Cluster {
     async fn heard_of(&mut self, message: &Message) {
         let Some(about) = Presence::read(&message.payload) else { return };
         if about.number == self.me.number {
-            return;
+            return self.number_is_taken(&about).await;
         }
         let (number, says) = (about.number, about.says);
+        if says == PresenceKind::Gone {
+            return self.suspect(number).await;
+        }
         let is_new = !self.peers.contains_key(&number);
-        if says == PresenceKind::Hello && about.name == self.me.name {
+        if is_new && says == PresenceKind::Here {
+            // A split cluster has healed: nodes there don't know this one.
+            self.beats = 0;
+        }
+        if says == PresenceKind::Hello && about.name == self.me.name && self.me.is_before(&about) {
             let mut payload = Vec::new();
             let said = Envelope { what: What::Close, from: self.me.number, own: 0, other: 0, sequence: 0, taken: 0 };
             said.put(&mut payload);
@@ -298,13 +312,14 @@ impl Cluster {
             self.open(number).await;
         }
         if let Some(peer) = self.peers.get_mut(&number) {
-            peer.heard = Instant::now();
+            peer.hear(Instant::now());
         }
     }
 
     /// Notes that a node is there.
     fn meet(&mut self, about: Presence) {
         let (now, number) = (Instant::now(), about.number);
+        let is_new = about.name == self.me.name && !self.peers.contains_key(&number);
         if let Some(peer) = self.peers.get_mut(&number) {
             peer.about = about;
         } else if self.peers.len() < PEERS {
@@ -314,17 +329,30 @@ impl Cluster {
             let name = about.name;
             (self.log)(&format!("hub_links={PEERS}: node {name:?} is one too many: it is not reached from here"), true);
         }
+        if is_new && self.beginning.is_none() && self.first_of_name().is_some() {
+            let name = &self.me.name;
+            let text = format!("name: a node {name:?} joined before: until it is gone, no other node reaches this one");
+            (self.log)(&text, true);
+            self.peers.values_mut().for_each(|peer| peer.reset(self.me.number, rand_token()));
+        }
     }
 
     /// A session has begun: the hub attaches the node, unless another one has its name.
     async fn begun(&mut self, number: u32) {
-        let Some(name) = self.peers.get(&number).map(|peer| peer.about.name.clone()) else { return };
+        let Some(about) = self.peers.get(&number).map(|peer| peer.about.clone()) else { return };
+        let name = about.name.clone();
         let holds = |(other, peer): (&u32, &Peer)| *other != number && peer.is_attached() && peer.about.name == name;
         let holder = self.peers.iter().find(|(other, peer)| holds((other, peer))).map(|(other, _)| *other);
-        let again = Instant::now() + silence(self.me.heartbeat_ms) / 4;
-        if holder.is_some() || name == self.me.name {
+        let (again, is_second) = (Instant::now() + silence(self.me.heartbeat_ms) / 4, self.first_of_name().is_some());
+        if let Some(peer) =
+            holder.and_then(|holder| self.peers.get_mut(&holder)).filter(|one| about.is_before(&one.about))
+        {
+            (self.log)(&format!("two nodes are called {name:?}: this node reaches the one that joined first"), true);
+            peer.reset(self.me.number, rand_token());
+            (peer.refused_until, peer.is_second) = (Some(again), true);
+        } else if holder.is_some() || name == self.me.name || is_second {
             let is_new = self.peers.get_mut(&number).is_some_and(|peer| !std::mem::replace(&mut peer.is_second, true));
-            if is_new {
+            if is_new && !is_second {
                 let text = format!("two nodes are called {name:?}: the one that came later is not reached from here");
                 (self.log)(&text, true);
             }
@@ -374,56 +402,6 @@ impl Cluster {
         }
     }
 
-    // Time
-
-    async fn beat(&mut self) {
-        let now = Instant::now();
-        if self.probe_at.is_some_and(|at| at <= now) {
-            self.probe().await;
-        }
-        if self.beat_at > now {
-            return;
-        }
-        self.beat_at = now + Duration::from_millis(self.me.heartbeat_ms / 2);
-        if !self.was_up {
-            return;
-        }
-        let here = self.me.written(PresenceKind::Here);
-        self.publish(OutgoingCall { subject: presence::SUBJECT.to_owned(), payload: here.into() }, None).await;
-        let silent = |peer: &Peer| now.duration_since(peer.heard) > silence(peer.about.heartbeat_ms);
-        let gone: Vec<u32> = self.peers.iter().filter(|(_, peer)| silent(peer)).map(|(number, _)| *number).collect();
-        for number in gone {
-            self.forget(number, "nothing was heard of it for two heartbeats");
-        }
-        // Beats go to silent peers: the server reports missing ones, and the peers detect losses.
-        let quiet = |peer: &Peer| peer.is_attached() && !peer.has_spoken();
-        let quiet: Vec<u32> = self.peers.iter().filter(|(_, peer)| quiet(peer)).map(|(number, _)| *number).collect();
-        for number in quiet {
-            self.say(number, What::Ack).await;
-        }
-        self.peers.values_mut().for_each(Peer::forget_spoken);
-        let again = |peer: &Peer| !peer.session.is_open() || peer.refused_until.is_some_and(|until| until <= now);
-        let again: Vec<u32> = self.peers.iter().filter(|(_, peer)| again(peer)).map(|(number, _)| *number).collect();
-        for number in again {
-            if let Some(peer) = self.peers.get_mut(&number).filter(|peer| peer.session.is_open()) {
-                peer.reset(self.me.number, rand_token());
-                peer.refused_until = None;
-            }
-            self.open(number).await;
-        }
-    }
-
-    /// Asks those whether they are there who have to answer calls.
-    async fn probe(&mut self) {
-        self.probe_at = None;
-        let owing: Vec<u32> =
-            self.peers.iter().filter(|(_, peer)| peer.open_calls() > 0).map(|(number, _)| *number).collect();
-        for number in owing {
-            self.say(number, What::Ask).await;
-            self.probe_at = Some(Instant::now() + PROBE);
-        }
-    }
-
     /// Handles a lost or restored connection. A lost connection may lose messages, and so ends all
     /// sessions.
     async fn turned(&mut self) {
@@ -440,9 +418,7 @@ impl Cluster {
         if now.is_up {
             (self.log)(&format!("{}: connected again", self.at.place), false);
             let heard = Instant::now();
-            for peer in self.peers.values_mut() {
-                peer.heard = heard;
-            }
+            self.peers.values_mut().for_each(|peer| peer.hear(heard));
             (self.alone, self.quiet_from, self.returning) = (false, heard + QUIET, Some(heard + READY_MAX));
             self.say_hello().await;
         }
@@ -519,6 +495,10 @@ impl Cluster {
         }
     }
 
+    async fn announce(&mut self, presence: Vec<u8>) {
+        self.publish(OutgoingCall { subject: presence::SUBJECT.to_owned(), payload: presence.into() }, None).await;
+    }
+
     async fn say_goodbye(&mut self) {
         let numbers: Vec<u32> = self.peers.keys().copied().collect();
         for number in numbers {
@@ -578,6 +558,7 @@ impl Cluster {
             self.at.known.store(self.losses, Ordering::Release);
         }
         if let Some((begun, _)) = self.beginning.take() {
+            (self.me.since_us, self.beats) = (now_us(), 0);
             drop(begun.send(Ok(())));
         }
     }

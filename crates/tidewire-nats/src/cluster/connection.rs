@@ -67,7 +67,7 @@ pub(super) async fn connect(settings: &Settings, options: &BridgeOptions) -> Res
     let presence = client.subscribe(presence::SUBJECT).await.map_err(|error| ended(&error))?;
     // The probe has no receiver, as the server does not echo messages to their sender. The server
     // reports that, after it has processed all earlier messages.
-    let (ask, reply) = (format!("{subject}.probe"), format!("{subject}.probed"));
+    let (ask, reply) = ("tw.probe", format!("{subject}.probed"));
     client.publish_with_reply(ask, reply.clone(), Bytes::new()).await.map_err(|error| ended(&error))?;
     let answer = async {
         while let Some(message) = mine.next().await {

@@ -21,6 +21,8 @@ use super::session::Session;
 const WAITING_BYTES: usize = 1 << 20;
 /// Bytes of frames that go in one message, if they are not one frame.
 const MESSAGE_BYTES: usize = 256 << 10;
+/// Beats after frames: one without an Ack, then one with it.
+const UNCONFIRMED: u8 = 3;
 
 /// Pending work of the task of a bridge.
 #[derive(Default)]
@@ -97,6 +99,8 @@ pub(super) struct Peer {
     pub session: Session,
     /// When it was heard last.
     pub heard: Instant,
+    /// It is gone if nothing is heard of it until then.
+    pub suspected_until: Option<Instant>,
     /// The hub here has closed its link, or does not take it in; until then it is not tried again.
     pub refused_until: Option<Instant>,
     /// Another one had its name before.
@@ -114,7 +118,8 @@ pub(super) struct Peer {
     /// Frames that are to be sent, from `at` on.
     queue: Vec<u8>,
     at: usize,
-    spoken: bool,
+    /// Beats until messages sent before count as confirmed.
+    unconfirmed: u8,
 }
 
 /// A message for another node.
@@ -129,6 +134,7 @@ impl Peer {
         Self {
             session: Session::new(me, token),
             heard: now,
+            suspected_until: None,
             refused_until: None,
             is_second: false,
             announced: false,
@@ -141,7 +147,7 @@ impl Peer {
             generation: 0,
             queue: Vec::new(),
             at: 0,
-            spoken: false,
+            unconfirmed: 0,
             about,
         }
     }
@@ -197,14 +203,15 @@ impl Peer {
         }
     }
 
-    /// True if frames were sent since the last beat.
-    pub fn has_spoken(&self) -> bool {
-        self.spoken
+    /// Notes that it is there.
+    pub fn hear(&mut self, now: Instant) {
+        (self.heard, self.suspected_until) = (now, None);
     }
 
-    /// From now on it counts again.
-    pub fn forget_spoken(&mut self) {
-        self.spoken = false;
+    /// True if an Ack is due at this beat: it shows the loss of the last frames.
+    pub fn owes_count(&mut self) -> bool {
+        self.unconfirmed = self.unconfirmed.saturating_sub(1);
+        self.is_attached() && (1..UNCONFIRMED - 1).contains(&self.unconfirmed)
     }
 
     /// Why the hub has ended the link, if it has.
@@ -310,7 +317,7 @@ impl Peer {
         if payload.len() == envelope::BYTES && !first {
             return None;
         }
-        self.spoken = true;
+        self.unconfirmed = UNCONFIRMED;
         let mut head = Vec::with_capacity(envelope::BYTES);
         self.session.say(What::Frames, payload.len() - envelope::BYTES).put(&mut head);
         payload[..envelope::BYTES].copy_from_slice(&head);

@@ -1,5 +1,5 @@
-//! The presence message of a node: published on `tw.presence` each half of its heartbeat, and to
-//! each one with which it opens a session.
+//! The presence message of a node: published on `tw.presence`, and to each one with which it opens
+//! a session.
 
 use serde::{Deserialize, Serialize};
 use tidewire_proto::generated::limits;
@@ -11,7 +11,7 @@ const VERSION: u32 = 1;
 /// The longest that is read.
 const BYTES_MAX: usize = 4_096;
 
-/// Kind of a presence message: first, or repeated.
+/// Kind of a presence message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum PresenceKind {
@@ -19,6 +19,8 @@ pub(super) enum PresenceKind {
     Hello,
     /// It is there.
     Here,
+    /// Another node has lost it: all others are to ask it.
+    Gone,
 }
 
 /// A node of the cluster.
@@ -29,6 +31,9 @@ pub(super) struct Presence {
     /// Chosen at random; unique in the cluster.
     pub number: u32,
     pub name: String,
+    /// When it joined, by its clock; the largest number before. Of two nodes with one name or
+    /// number the first keeps it.
+    pub since_us: u64,
     pub heartbeat_ms: u64,
     /// Exchanges that others may open there.
     pub in_flight: u64,
@@ -43,11 +48,17 @@ impl Presence {
             says: PresenceKind::Here,
             number,
             name: name.to_owned(),
+            since_us: u64::MAX,
             heartbeat_ms: limits::LINK_HEARTBEAT_MS.default,
             in_flight: limits::LINK_IN_FLIGHT.default,
             frame_bytes: limits::LINK_FRAME_BYTES.default,
             payload_bytes: limits::PAYLOAD_BYTES.default,
         }
+    }
+
+    /// True if it comes before another node of its name.
+    pub fn is_before(&self, other: &Self) -> bool {
+        (self.since_us, self.number) < (other.since_us, other.number)
     }
 
     pub fn written(&self, says: PresenceKind) -> Vec<u8> {
@@ -74,32 +85,4 @@ impl Presence {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn announcements_of_a_node_are_read_by_others() {
-        let node = Presence { name: "a \"b\"".to_owned(), ..Presence::new(7, "x") };
-        let read = Presence::read(&node.written(PresenceKind::Hello));
-        assert_eq!(read, Some(Presence { says: PresenceKind::Hello, ..node }));
-    }
-
-    #[test]
-    fn announcements_beyond_the_limits_are_not() {
-        let node = Presence::new(7, "x");
-        let written = |node: &Presence| node.written(PresenceKind::Here);
-        assert!(Presence::read(&written(&node)).is_some());
-        for wrong in [
-            Presence { number: 0, ..node.clone() },
-            Presence { tidewire: 2, ..node.clone() },
-            Presence { name: String::new(), ..node.clone() },
-            Presence { name: "x".repeat(5_000), ..node.clone() },
-            Presence { heartbeat_ms: 0, ..node.clone() },
-            Presence { in_flight: u64::MAX, ..node.clone() },
-            Presence { frame_bytes: 1, ..node.clone() },
-        ] {
-            assert_eq!(Presence::read(&written(&wrong)), None, "{wrong:?}");
-        }
-        assert_eq!(Presence::read(b"[]"), None);
-    }
-}
+mod tests;

@@ -28,23 +28,7 @@ const COMMANDS: usize = 4_096;
 /// Settings of a connection to NATS: servers, login, TLS and timeouts.
 ///
 /// They are read from a URL, `nats://user:password@host:4222,other:4222?name=billing`, whose
-/// options are:
-///
-/// | option | value | default |
-/// |---|---|---|
-/// | `creds` | path of a credentials file (JWT and nkey), as `nsc` writes it | none |
-/// | `nkey` | path of a file with the seed of a user's nkey | none |
-/// | `name` | name of this client, as the server lists it | `tidewire` |
-/// | `domain` | JetStream domain | the account's own |
-/// | `tls_ca` | path of a PEM file with the trusted signers of the server's certificate | the signers that the system trusts |
-/// | `tls_cert`, `tls_key` | paths of this client's certificate and key, PEM | none |
-/// | `tls_first` | `true`: TLS begins before the server's greeting | `false` |
-/// | `connect_timeout_ms`, `request_timeout_ms` | timeouts of a connection and of a reply | 5,000 |
-/// | `subjects` | patterns, with commas: nodes share messages on these subjects with plain clients | none |
-/// | `synced` | `true`: the servers run with `sync_interval: always`, so that an ack means "disk" | `false` |
-/// | `publish_timeout_ms` | how long a message may wait for its ack, while servers are away or change | 30,000 |
-/// | `ping_interval_ms` | pause between two pings; a server that leaves three unanswered is lost | 2,000 |
-/// | `reconnect_wait_max_ms` | longest pause between two attempts to connect again | 1,000 |
+/// options `docs/guides/nats.md` lists.
 ///
 /// `tls://` demands TLS; `nats://` uses TLS where the server does. `nats://TOKEN@host` passes a
 /// token.

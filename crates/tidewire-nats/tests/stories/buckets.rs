@@ -1,11 +1,11 @@
-//! Stories of buckets: keys with dots, compare-and-set, history, watching, times to live.
+//! Stories of buckets: keys with dots, races for a key, settings, late answers.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidewire_backend::home::{BucketSettings, Expect, Home, HomeErrorKind, Watch};
+use tidewire_backend::home::{BucketSettings, Expect, Home, HomeErrorKind};
 
-use crate::servers::{Server, home, pattern, subject, unique};
+use crate::servers::{Server, home, subject, unique};
 
 fn bucket(home: &dyn Home, history: u32) -> String {
     let settings = BucketSettings { history, ..BucketSettings::new(&unique("bucket")) };
@@ -45,29 +45,6 @@ fn a_key_has_dots_and_its_newest_value() {
 }
 
 #[test]
-fn a_change_happens_only_if_what_is_expected_is_so() {
-    let Some(home) = home() else { return };
-    let name = bucket(&*home, 5);
-    assert_eq!(put(&*home, &name, "k", "1", Expect::Absent), Ok(1));
-    assert_eq!(put(&*home, &name, "k", "x", Expect::Absent), Err(HomeErrorKind::Revision));
-    assert_eq!(put(&*home, &name, "k", "2", Expect::Revision(1)), Ok(2));
-    let error = home.put(&name, subject("k"), Bytes::new(), Expect::Revision(1), None).wait().unwrap_err();
-    assert!(error.message().contains("key \"k\" has revision 2, and revision 1 was expected"), "{error}");
-    let delete = |expect| home.delete(&name, subject("k"), expect, false).wait().map_err(|error| error.kind());
-    assert_eq!(delete(Expect::Revision(1)), Err(HomeErrorKind::Revision));
-    assert_eq!(delete(Expect::Revision(2)), Ok(3));
-    assert_eq!(delete(Expect::Any), Ok(3), "there is nothing to be deleted");
-    assert_eq!(get(&*home, &name, "k"), None);
-    assert_eq!(put(&*home, &name, "k", "3", Expect::Absent), Ok(4), "a deleted key is absent");
-    let history = home.history(&name, subject("k")).wait().unwrap();
-    let values: Vec<_> = history.iter().map(|entry| entry.value.as_deref()).collect();
-    assert_eq!(values, [Some(&b"1"[..]), Some(b"2"), None, Some(b"3")]);
-    assert_eq!(home.get(&name, subject("k"), Some(2)).wait().unwrap().unwrap().value.unwrap(), "2");
-    home.delete(&name, subject("k"), Expect::Any, true).wait().unwrap();
-    assert_eq!(home.history(&name, subject("k")).wait().unwrap().len(), 1, "a purge leaves that it was deleted");
-}
-
-#[test]
 fn of_many_who_create_a_key_one_does() {
     let Some(home) = home() else { return };
     let name = bucket(&*home, 1);
@@ -77,27 +54,6 @@ fn of_many_who_create_a_key_one_does() {
     let done: Vec<_> = puts.into_iter().map(|put| put.wait().map_err(|error| error.kind())).collect();
     assert_eq!(done.iter().filter(|done| done.is_ok()).count(), 1);
     assert!(done.iter().all(|done| matches!(done, Ok(1) | Err(HomeErrorKind::Revision))), "{done:?}");
-}
-
-#[test]
-fn a_watcher_sees_what_there_is_and_what_changes() {
-    let Some(home) = home() else { return };
-    let name = bucket(&*home, 1);
-    for (key, value) in [("a.x", "1"), ("a.y", "1"), ("a.x", "2"), ("b", "1")] {
-        put(&*home, &name, key, value, Expect::Any).unwrap();
-    }
-    let watch = |after, max| Watch { filter: pattern("a.>"), after, max, wait_us: 20_000_000 };
-    let first = home.watch(&name, watch(0, 1)).wait().unwrap();
-    assert_eq!((first.entries[0].key.as_str(), first.upto, first.more), ("a.y", 2, true));
-    let second = home.watch(&name, watch(first.upto, 10)).wait().unwrap();
-    assert_eq!((second.entries.len(), second.entries[0].key.as_str(), second.upto, second.more), (1, "a.x", 3, false));
-    let waiting = home.watch(&name, watch(second.upto, 10));
-    put(&*home, &name, "b", "2", Expect::Any).unwrap();
-    home.delete(&name, subject("a.x"), Expect::Any, false).wait().unwrap();
-    let changed = waiting.wait().unwrap();
-    assert_eq!((changed.entries[0].key.as_str(), &changed.entries[0].value, changed.upto), ("a.x", &None, 6));
-    let nothing = home.watch(&name, Watch { wait_us: 1_000, ..watch(6, 10) }).wait().unwrap();
-    assert_eq!((nothing.entries.len(), nothing.upto, nothing.more), (0, 6, false));
 }
 
 #[test]

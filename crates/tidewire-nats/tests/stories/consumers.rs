@@ -1,4 +1,4 @@
-//! Stories of consumers: who gets what, what becomes of failures, dead letters, pauses, moves.
+//! Stories of consumers: who gets what, what becomes of failures, dead letters.
 
 use std::time::Instant;
 
@@ -136,26 +136,6 @@ fn an_event_whose_process_died_in_its_last_delivery_is_dead_too() {
     };
     assert_eq!((letter.sequence, letter.deliveries, letter.reason.as_str()), (1, 1, "max_deliver"));
     assert_eq!(letter.fault.error, "no ack within 0.1 s");
-}
-
-#[test]
-fn an_event_not_settled_in_time_is_delivered_again_and_the_first_is_stale() {
-    let Some(home) = home() else { return };
-    let name = stream(&*home, "late");
-    let settings = ConsumerSettings { ack_wait_us: 300_000, backoff_us: vec![], ..consumer("billing") };
-    home.create_consumer(&name, settings).wait().unwrap();
-    publish_numbers(&*home, &name, 1);
-    let first = home.fetch(&name, "billing", waiting(1)).wait().unwrap().remove(0);
-    let second = home.fetch(&name, "billing", waiting(1)).wait().unwrap().remove(0);
-    assert_eq!((first.delivery, second.delivery), (1, 2));
-    let late =
-        home.settle(&name, "billing", vec![settled(&first, Settlement::Ack)]).wait().unwrap().remove(0).unwrap_err();
-    assert!(late.kind() == HomeErrorKind::Stale && late.message().contains("event 1: this delivery was"), "{late}");
-    settle(&*home, &name, "billing", &second, Settlement::Working);
-    settle(&*home, &name, "billing", &second, Settlement::Ack);
-    let twice =
-        home.settle(&name, "billing", vec![settled(&second, Settlement::Ack)]).wait().unwrap().remove(0).unwrap_err();
-    assert_eq!(twice.kind(), HomeErrorKind::Stale);
 }
 
 #[test]

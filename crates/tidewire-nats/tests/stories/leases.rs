@@ -28,20 +28,6 @@ fn one_holds_a_lease_whose_name_has_dots() {
 }
 
 #[test]
-fn a_lease_that_is_not_renewed_is_taken_by_who_waits() {
-    let Some(home) = home() else { return };
-    let name = unique("failover.");
-    let first = home.acquire(&name, "a", 400_000, 0).wait().unwrap();
-    let begun = Instant::now();
-    let second = home.acquire(&name, "b", 5_000_000, 20_000_000).wait().unwrap();
-    let took = begun.elapsed();
-    assert!(second.fence > first.fence);
-    assert!(took.as_millis() >= 350 && took.as_millis() < 3_000, "{took:?}");
-    assert_eq!(home.renew(&name, first.fence).wait().unwrap_err().kind(), HomeErrorKind::LeaseLost);
-    assert!(!home.release(&name, first.fence).wait().unwrap());
-}
-
-#[test]
 fn a_lease_that_is_given_back_goes_to_who_waits_at_once() {
     let Some(home) = home() else { return };
     let other = tidewire_nats::open(&home.place().replace("NATS at ", "nats://")).unwrap();

@@ -3,6 +3,7 @@
 //!
 //! `tools/servers.py` starts the servers; each story has its own streams.
 
+mod bridges;
 mod buckets;
 mod cluster;
 mod connecting;

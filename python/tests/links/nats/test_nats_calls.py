@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
 import tidewire as tw
 from link_processes import PATIENCE_S, PROGRAMS, Program
@@ -303,6 +304,65 @@ async def test_clients_of_a_hub_on_nats_reach_the_cluster() -> None:
             async with tw.Node(url, name="behind", token="secret-1") as behind:
                 assert await behind.client(Workshop).echo(1) == 1
                 assert {info.name for info in await behind.nodes()} == {"behind", "far", "gate"}
+
+
+async def test_an_idle_cluster_sends_few_messages_and_all_nodes_notice_a_loss() -> None:
+    config = {"links": {"link_heartbeat_ms": 500}}
+    with (
+        Keeper("nats") as server,
+        workshop(server.url, "killed", "one", TIDEWIRE_LINKS__LINK_HEARTBEAT_MS="500") as killed,
+        workshop(server.url, "frozen", "two", TIDEWIRE_LINKS__LINK_HEARTBEAT_MS="500") as frozen,
+    ):
+        async with contextlib.AsyncExitStack() as stack:
+            nodes = []
+            for number in range(10):
+                nodes.append(await stack.enter_async_context(tw.Node(server.url, name=f"n{number}", config=config)))
+            for node in nodes:
+                await until_served(node, "workshop", 2)
+            plain = await nats.connect(server.url)
+            beats, others, done = 0, 0, asyncio.Event()
+
+            async def count(message: Any) -> None:
+                nonlocal beats, others
+                is_beat = message.subject == "tw.presence" and b'"n0"' in message.data
+                beats, others = beats + is_beat, others + (0 < beats < 5)
+                if beats == 5:
+                    done.set()
+
+            await plain.subscribe("tw.>", cb=count)
+            await asyncio.wait_for(done.wait(), PATIENCE_S)
+            await plain.close()
+            # A beat of each pair would make more than 1,000 messages of these 8 beats.
+            assert others < 500, others
+            killed.kill()
+            frozen.signal(signal.SIGSTOP)
+            for node in nodes:
+                await until_served(node, "workshop", 0)
+            frozen.signal(signal.SIGCONT)
+            for node in nodes:
+                await until_served(node, "workshop", 1)
+
+
+async def test_of_two_nodes_with_one_name_all_reach_the_one_that_joined_first(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", "tidewire")
+    config = {"links": {"link_heartbeat_ms": 500}}
+    with Keeper("nats") as server, workshop(server.url, TIDEWIRE_LINKS__LINK_HEARTBEAT_MS="500") as first:
+        async with tw.Node(server.url, name="near", config=config) as node:
+            first.signal(signal.SIGSTOP)
+            await until_served(node, "workshop", 0)
+            async with tw.Node(server.url, name="far", config=config) as second:
+                await second.serve(Workshop(), name="other")
+                await until_served(node, "other", 1)
+                first.signal(signal.SIGCONT)
+                await until_served(node, "other", 0)
+                await until_served(node, "workshop", 1)
+                assert await node.client(Workshop).label() == "far"
+                while not any("joined before: until it is gone" in line.getMessage() for line in caplog.records):
+                    await asyncio.sleep(0.01)
+                with pytest.raises(tw.TidewireError):
+                    await second.client(Workshop).with_(timeout=1).label()
+                first.kill()
+                await until_served(node, "other", 1)
 
 
 async def _instances(node: tw.Node, wanted: list[str]) -> None:
