@@ -91,9 +91,8 @@ def rust_module() -> str:
 
 
 def rust_limits(rows: list[Row]) -> str:
-    consts = "\n".join(rust_limit(row) for row in rows)
-    every = "".join(f"    &{row['name'].upper()},\n" for row in rows)
-    return template("limits.rs").format(origin=ORIGIN.format("limits.toml"), consts=consts, every=every)
+    consts = "\n".join(rust_limit(row) for row in rows).rstrip()
+    return template("limits.rs").format(origin=ORIGIN.format("limits.toml"), consts=consts)
 
 
 def rust_limit(row: Row) -> str:
@@ -121,42 +120,12 @@ def rust_tables(rows: list[Row]) -> str:
 
 
 def rust_errors(rows: list[Row]) -> str:
-    variants = "".join(f"    /// {row['meaning']}\n    {row['name']},\n" for row in rows)
-    every = "".join(f"        Self::{row['name']},\n" for row in rows)
-    return template("errors.rs").format(
-        origin=ORIGIN.format("errors.toml"),
-        variants=variants,
-        every=every,
-        codes=rust_arms(rows, "code"),
-        names=rust_arms(rows, "name"),
-        numbers=rust_arms(rows, "number"),
-        statuses=rust_arms([row for row in rows if row["status"] != 500], "status"),
-        meanings=rust_arms(rows, "meaning"),
-        retryable=rust_matches([f"Self::{row['name']}" for row in rows if row["retryable"]]),
+    lines = "".join(
+        f"    /// {row['meaning']}\n    {row['name']} = {row['number']}, "
+        f'"{row["code"]}", {row["status"]}, {str(row["retryable"]).lower()};\n'
+        for row in rows
     )
-
-
-def rust_matches(patterns: list[str]) -> str:
-    line = f"        matches!(self, {' | '.join(patterns)})"
-    if len(line) <= WIDTH:
-        return line
-    alternatives = "\n                | ".join(patterns)
-    return f"        matches!(\n            self,\n            {alternatives}\n        )"
-
-
-def rust_arms(rows: list[Row], key: str) -> str:
-    return "".join(rust_arm(row["name"], rust_literal(row[key])) for row in rows)
-
-
-def rust_arm(variant: str, value: str) -> str:
-    line = f"            Self::{variant} => {value},\n"
-    if len(line) <= WIDTH + 1:
-        return line
-    return f"            Self::{variant} => {{\n                {value}\n            }}\n"
-
-
-def rust_literal(value: str | int) -> str:
-    return str(value) if isinstance(value, int) else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return template("errors.rs").format(origin=ORIGIN.format("errors.toml"), rows=lines)
 
 
 # Python

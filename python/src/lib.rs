@@ -45,12 +45,13 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<campaigns::CampaignWorker>()?;
     module.add_class::<streams::StreamHome>()?;
     module.add_class::<link::HomeServer>()?;
-    module.add_class::<streams::durable_subscription::DurableSubscriptionCore>()?;
+    module.add_class::<streams::durable_subscription::DurableSubscription>()?;
+    module.add_class::<streams::durable_subscription::DeliveryWorker>()?;
+    module.add_class::<streams::durable_subscription::EventDelivery>()?;
     module.add_class::<streams::lease::HeldLease>()?;
     module.add_class::<streams::inboxes::AgentInbox>()?;
     module.add_class::<streams::command_worker::CommandAttempt>()?;
     module.add_class::<streams::command_worker::CommandWorker>()?;
-    module.add_function(wrap_pyfunction!(streams::durable_subscription::patterns_overlap, module)?)?;
     module.add_function(wrap_pyfunction!(streams::home_error, module)?)?;
     module.add_function(wrap_pyfunction!(streams::check_folder, module)?)?;
     module.add_function(wrap_pyfunction!(streams::salvage_folder, module)?)?;

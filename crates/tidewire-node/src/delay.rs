@@ -1,4 +1,5 @@
-//! Timed waits: delays that a future polls beside other things, and waits with an end.
+//! Timed waits: delays that a future polls beside other things, pauses between attempts, and waits
+//! with an end.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -40,6 +41,40 @@ impl Fire for Alarm {
     fn fire(self: Arc<Self>) {
         self.has_come.store(true, Ordering::Release);
         self.wakers.wake();
+    }
+}
+
+/// The time at which something is done again.
+#[derive(Default)]
+pub(crate) struct Recurrence(Option<Delay>);
+
+impl Recurrence {
+    /// Does what is due, and sees to it that the task comes again. `act` does it, and returns the
+    /// wait until the next time.
+    pub fn poll(&mut self, runner: &Runner, context: &Context<'_>, mut act: impl FnMut() -> Option<Duration>) {
+        while self.0.as_ref().is_none_or(|delay| delay.is_over(context)) {
+            self.0 = act().map(|wait| Delay::begin(runner, wait));
+            if self.0.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+/// Pauses between attempts at a place that cannot be reached: they grow from 50 ms to 2 s.
+#[derive(Default)]
+pub(crate) struct RetryPause(Duration);
+
+impl RetryPause {
+    /// True until an attempt has failed.
+    pub fn is_first(&self) -> bool {
+        self.0.is_zero()
+    }
+
+    /// An attempt has failed.
+    pub fn begin(&mut self, runner: &Runner) -> Delay {
+        self.0 = (self.0 * 2).clamp(Duration::from_millis(50), Duration::from_secs(2));
+        Delay::begin(runner, self.0)
     }
 }
 

@@ -212,6 +212,10 @@ impl Node {
         self.core.link.spread()
     }
 
+    pub(crate) const fn of(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }

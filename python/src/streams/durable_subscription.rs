@@ -1,103 +1,201 @@
-//! `Subscription` of a stream for Python: the state machine of a handler's deliveries, on a
-//! monotonic clock.
+//! The durable subscription of a handler for Python: the node fetches and settles, Python runs the
+//! handlers.
 
-use std::time::{Duration, Instant};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use tidewire_core::stream::subscription::{Delivery, Options, Outcome, Subscription, Verdict};
-use tidewire_proto::subject::Pattern;
+use tidewire_backend::home::{Fault, Home, HomeError};
+use tidewire_core::stream::subscription::Outcome;
+use tidewire_engine::raw::Mutex;
+use tidewire_node::Node;
+use tidewire_node::streams::{
+    Delivery, DeliveryHandler, DeliveryWorker as Worker, DurableSubscription as Subscription, SubscriptionOptions,
+};
 
-use crate::errors::error;
+use super::arguments::{Settled, settlement};
+use super::results::{event, nothing, pending};
+use crate::actors::engine::Engine;
+use crate::change_counter::ChangeCounter;
+use crate::interpreter::PerProcessOwned;
+use crate::interpreter::attach::try_attach;
+use crate::interpreter::py_ref::PyRef;
+use crate::pending::Pending;
 
-/// The deliveries of one handler. Used by one event loop.
-#[pyclass(module = "tidewire._tidewire")]
-pub struct DurableSubscriptionCore {
-    machine: Subscription,
-    since: Instant,
+/// The title, the concurrency, the deliveries in flight, the ack wait, and the longest wait of a
+/// fetch; times in microseconds.
+pub type Options = (String, u32, u32, u64, u64);
+
+/// A durable subscription. Dropping it interrupts its handlers.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+pub struct DurableSubscription {
+    subscription: PerProcessOwned<Arc<Subscription>>,
+    workers: Arc<WorkerQueue>,
 }
 
-impl DurableSubscriptionCore {
-    fn now_us(&self) -> u64 {
-        u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX)
+impl DurableSubscription {
+    /// `changed` counts when the subscription may be idle; `log` takes a line.
+    pub fn new(engine: &Engine, options: Options, changed: Arc<ChangeCounter>, log: Py<PyAny>) -> Self {
+        let (title, concurrency, max_in_flight, ack_wait_us, wait_us) = options;
+        let wait = Duration::from_micros(wait_us);
+        let options = SubscriptionOptions { title, concurrency, max_in_flight, ack_wait_us, wait };
+        let log = PyRef::from(log);
+        let log = Box::new(move |line: &str| drop(try_attach(|py| log.call1(py, (line,)).map(drop))));
+        let subscription = Subscription::of(engine.handle(), options, Box::new(move || changed.tell()), log);
+        Self { subscription: PerProcessOwned::new(subscription), workers: Arc::default() }
+    }
+
+    pub fn begin(&self, home: Arc<dyn Home>, place: (&str, &str), node: Option<&Node>) {
+        self.subscription.begin(home, place, node, Box::new(LoopHandler(Arc::clone(&self.workers))));
     }
 }
 
 #[pymethods]
-impl DurableSubscriptionCore {
-    #[new]
-    fn new(concurrency: u32, batch_max: u32, ack_wait_us: u64, hold_us: u64) -> Self {
-        let machine = Subscription::new(Options { concurrency, batch_max, ack_wait_us, hold_us });
-        Self { machine, since: Instant::now() }
+impl DurableSubscription {
+    /// Waits for workers to run, each until it has no event left. Gives none once the subscription
+    /// has ended.
+    fn workers(&self) -> Pending {
+        let workers = Arc::clone(&self.workers);
+        let started = poll_fn(move |context| workers.poll(context).map(Ok));
+        pending("workers", started, |py, workers| {
+            let workers = workers.into_iter().map(|worker| DeliveryWorker(Mutex::new(worker)));
+            workers.collect::<Vec<_>>().into_py_any(py)
+        })
     }
 
-    /// Number of deliveries to fetch now.
-    fn credit(&mut self) -> u32 {
-        self.machine.credit(self.now_us())
-    }
-
-    /// A fetch has ended. Returns the deliveries to give back at once.
-    #[expect(clippy::needless_pass_by_value, reason = "Python gives a list")]
-    fn fetched(&mut self, deliveries: Vec<Delivery>) -> Vec<Delivery> {
-        self.machine.fetched(&deliveries, self.now_us())
-    }
-
-    /// The delivery that is handled next.
-    fn begin(&mut self) -> Option<Delivery> {
-        self.machine.begin(self.now_us())
-    }
-
-    /// A handler has ended: "returned", "raised", "interrupted" or "settled". Gives "ack", "nak",
-    /// "back" or "".
-    fn ended(&mut self, delivery: Delivery, outcome: &str) -> &'static str {
-        let outcome = match outcome {
-            "returned" => Outcome::Returned,
-            "raised" => Outcome::Raised,
-            "interrupted" => Outcome::Interrupted,
-            _ => Outcome::Settled,
-        };
-        match self.machine.ended(delivery, outcome) {
-            Verdict::Ack => "ack",
-            Verdict::Fail => "nak",
-            Verdict::GiveBack => "back",
-            Verdict::Nothing => "",
+    /// Fetches nothing more. Fetched events are still handled.
+    fn drain(&self) {
+        if let Some(subscription) = self.subscription.mine() {
+            subscription.drain();
         }
     }
 
-    /// The deliveries whose ack wait is to begin anew.
-    fn extend(&mut self) -> Vec<Delivery> {
-        self.machine.extend(self.now_us())
+    /// Begins nothing more, and returns what was fetched.
+    fn cut(&self) {
+        if let Some(subscription) = self.subscription.mine() {
+            subscription.cut();
+        }
     }
 
-    /// In how many seconds to call `extend`; None if there is nothing to extend.
-    fn extend_in(&self) -> Option<f64> {
-        let due_us = self.machine.next_deadline_us()?;
-        Some(Duration::from_micros(due_us.saturating_sub(self.now_us())).as_secs_f64())
+    /// Drops everything: nobody waits for it any more.
+    fn end(&self) {
+        if let Some(subscription) = self.subscription.mine() {
+            subscription.end();
+        }
     }
 
-    /// Fetches nothing more.
-    fn drain(&mut self) {
-        self.machine.drain();
+    /// True if nothing is queued, handled or to be settled.
+    fn is_idle(&self) -> bool {
+        self.subscription.mine().is_none_or(|subscription| subscription.is_idle())
     }
 
-    /// Begins nothing more, either. Gives what is to be given back.
-    fn cut(&mut self) -> Vec<Delivery> {
-        self.machine.cut()
-    }
-
-    /// True for a draining subscription with nothing left.
+    /// True once it has ended, and everything is settled.
     fn is_over(&self) -> bool {
-        self.machine.is_over()
+        self.subscription.mine().is_none_or(|subscription| subscription.is_over())
     }
 
-    /// Numbers of queued and of begun deliveries.
-    fn counts(&self) -> (usize, u32) {
-        self.machine.counts()
+    /// Numbers of fetched, handled and returned deliveries.
+    fn counts(&self) -> (u64, u64, u64) {
+        self.subscription.mine().map_or((0, 0, 0), |subscription| subscription.counts().into())
     }
 }
 
-/// True if at least one subject matches both patterns.
-#[pyfunction]
-pub fn patterns_overlap(py: Python<'_>, left: &str, right: &str) -> PyResult<bool> {
-    let pattern = |text: &str| Pattern::new(text).map_err(|wrong| error(py, "InvalidSubject", &wrong.to_string(), &[]));
-    Ok(pattern(left)?.overlaps(&pattern(right)?))
+impl Drop for DurableSubscription {
+    fn drop(&mut self) {
+        self.cut();
+        self.end();
+    }
+}
+
+/// Workers that an event loop of Python takes: the threads that start them need not wait for the
+/// interpreter.
+#[derive(Default)]
+struct WorkerQueue(Mutex<WorkerQueueState>);
+
+#[derive(Default)]
+struct WorkerQueueState {
+    workers: Vec<Worker>,
+    waker: Option<Waker>,
+    has_ended: bool,
+}
+
+impl WorkerQueue {
+    fn poll(&self, context: &Context<'_>) -> Poll<Vec<Worker>> {
+        let state = &mut *self.0.lock();
+        if state.workers.is_empty() && !state.has_ended {
+            state.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(std::mem::take(&mut state.workers))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut WorkerQueueState)) {
+        let waker = {
+            let state = &mut *self.0.lock();
+            change(state);
+            state.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+struct LoopHandler(Arc<WorkerQueue>);
+
+impl DeliveryHandler for LoopHandler {
+    fn start(&self, workers: Vec<Worker>) {
+        self.0.change(|state| state.workers.extend(workers));
+    }
+}
+
+impl Drop for LoopHandler {
+    fn drop(&mut self) {
+        self.0.change(|state| state.has_ended = true);
+    }
+}
+
+/// Takes the deliveries of a subscription. Dropping it returns the delivery that it has.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+pub struct DeliveryWorker(Mutex<Worker>);
+
+#[pymethods]
+impl DeliveryWorker {
+    /// The next event, and what settles it; None if there is none.
+    fn begin(&self, py: Python<'_>) -> PyResult<Option<(Py<PyAny>, EventDelivery)>> {
+        let Some(delivery) = self.0.lock().begin() else { return Ok(None) };
+        let fields = event(py, delivery.event().as_ref(), delivery.delivery(), 0)?;
+        Ok(Some((fields, EventDelivery(delivery))))
+    }
+
+    /// Settles the event whose handler has "returned", "raised" or was "interrupted". `fault`: the
+    /// error and its traceback.
+    fn end(&self, outcome: &str, fault: Option<(String, String)>) {
+        let outcome = match outcome {
+            "returned" => Outcome::Returned,
+            "raised" => Outcome::Raised,
+            _ => Outcome::Interrupted,
+        };
+        self.0.lock().end(outcome, fault.map(|(error, traceback)| Fault { error, traceback }));
+    }
+}
+
+/// Settles one event for its handler.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+pub struct EventDelivery(Arc<Delivery>);
+
+#[pymethods]
+impl EventDelivery {
+    #[pyo3(name = "_settle_soon")]
+    fn settle_soon(&self, settled: Settled) -> Pending {
+        let taken = self.0.settle_soon(settlement(settled).how);
+        pending("settle", async move { taken.await.map_err(HomeError::from) }, nothing)
+    }
+
+    #[pyo3(name = "_settle_now")]
+    fn settle_now(&self, settled: Settled) -> Pending {
+        let stored = self.0.settle(settlement(settled).how);
+        pending("settle", async move { stored.await.map_err(HomeError::from) }, nothing)
+    }
 }

@@ -19,11 +19,11 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyList};
 use tidewire_backend::home::{
-    BucketSettings, Capability, Change, Compact, ConsumerSettings, Delivery, Fault, Fetch, Full, Home, HomeError,
-    HomeResult, NewMessage, Order, Purge, Read, Settle, Settlement, StreamSettings, Watch, pending_answer,
+    BucketSettings, Capability, Change, Compact, ConsumerSettings, Delivery, Fetch, Full, Home, HomeError, HomeResult,
+    NewMessage, Order, Purge, Read, StreamSettings, Watch, pending_answer,
 };
 use tidewire_node::Node;
-use tidewire_node::streams::{CommandRecord, CommandStore, Lease, LeaseOptions, NewCommand};
+use tidewire_node::streams::{CommandRecord, CommandStore, Lease, LeaseOptions, NewCommand, find_stream};
 use tidewire_proto::subject::Subject;
 
 use crate::actors::engine::Engine;
@@ -34,8 +34,9 @@ use crate::link::Link;
 use crate::pending::Pending;
 
 pub use arguments::subject;
-use arguments::{expected, pattern, patterns};
+use arguments::{Settled, expected, pattern, patterns, settlement};
 use command_worker::CommandWorker;
+use durable_subscription::DurableSubscription;
 use lease::{HeldLease, seconds};
 pub use results::home_error;
 use results::{
@@ -79,7 +80,6 @@ impl StreamHome {
 
 pub type Message<'py> =
     (Bound<'py, PyAny>, PyBackedBytes, Option<String>, Option<String>, Vec<(String, String)>, Option<u64>, Option<u64>);
-type Settled = (u64, u64, String, Option<u64>, String, Option<(String, String)>);
 
 #[pymethods]
 impl StreamHome {
@@ -224,7 +224,7 @@ impl StreamHome {
         let filter = patterns(py, &filter)?;
         let read = Read { start: arguments::start(&start), stop, filter, max_messages, max_bytes, wait_us };
         Ok(pending("read", self.home.read(stream, read), |py, page| {
-            (each(py, page.events, |py, found| event(py, found, 0, 0))?, page.next, page.last).into_py_any(py)
+            (each(py, page.events, |py, found| event(py, &found, 0, 0))?, page.next, page.last).into_py_any(py)
         }))
     }
 
@@ -276,25 +276,15 @@ impl StreamHome {
     fn fetch(&self, stream: &str, consumer: &str, max_messages: u32, max_bytes: u32, wait_us: u64) -> Pending {
         let fetch = Fetch { max_messages, max_bytes, wait_us };
         pending("fetch", pending_answer::fetch(&self.home, stream, consumer, fetch), |py, all| {
-            each(py, all, |py, Delivery { event: found, delivery, ticket }| event(py, found, delivery, ticket))
+            each(py, all, |py, Delivery { event: found, delivery, ticket }| event(py, &found, delivery, ticket))
         })
     }
 
     /// Settles `(sequence, ticket, how, delay_us, reason, fault)` each. Gives None of each, or
     /// `(kind, message)` of the error.
     fn settle(&self, stream: &str, consumer: &str, settled: Vec<Settled>) -> Pending {
-        let all = settled.into_iter().map(|(sequence, ticket, how, delay_us, reason, fault)| {
-            let fault = fault.map(|(error, traceback)| Fault { error, traceback });
-            let how = match how.as_str() {
-                "ack" => Settlement::Ack,
-                "nak" => Settlement::Nak { delay_us, fault },
-                "term" => Settlement::Term { reason, fault },
-                "release" => Settlement::Release,
-                _ => Settlement::Working,
-            };
-            Settle { sequence, ticket, how }
-        });
-        pending("settle", self.home.settle(stream, consumer, all.collect()), |py, results| {
+        let settled = settled.into_iter().map(settlement).collect();
+        pending("settle", self.home.settle(stream, consumer, settled), |py, results| {
             each(py, results, |py, result: HomeResult<()>| match result {
                 Ok(()) => Ok(py.None()),
                 Err(failure) => refusal(py, &failure),
@@ -402,6 +392,28 @@ impl StreamHome {
         Ok(pending("watch", self.home.watch(bucket, watch), |py, changes| {
             (each(py, changes.entries, entry)?, changes.upto, changes.more).into_py_any(py)
         }))
+    }
+
+    /// The one stream that takes such subjects, for the handler of a title.
+    fn find_stream(&self, py: Python<'_>, title: String, subject: &str) -> PyResult<Pending> {
+        let (home, pattern) = (Arc::clone(&self.home), pattern(py, subject)?);
+        let found = async move { find_stream(&*home, &title, &pattern).await.map_err(HomeError::from) };
+        Ok(pending("streams", found, |py, name| name.into_py_any(py)))
+    }
+
+    /// Begins to handle the events of a consumer.
+    fn subscription(
+        &self,
+        engine: &Engine,
+        place: (String, String),
+        options: durable_subscription::Options,
+        changed: &PyChangeCounter,
+        log: Py<PyAny>,
+    ) -> DurableSubscription {
+        let subscription = DurableSubscription::new(engine, options, Arc::clone(&changed.0), log);
+        let node = self.node.as_ref().and_then(PerProcessOwned::mine);
+        subscription.begin(Arc::clone(&self.home), (&place.0, &place.1), node);
+        subscription
     }
 
     /// Begins a worker of a command. Gives a `CommandWorker`.

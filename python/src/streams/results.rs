@@ -95,15 +95,16 @@ pub(super) fn ack(py: Python<'_>, ack: HomeResult<Ack>) -> PyResult<Py<PyAny>> {
     }
 }
 
-pub(super) fn event(py: Python<'_>, event: Event, delivery: u32, ticket: u64) -> PyResult<Py<PyAny>> {
+pub(super) fn event(py: Python<'_>, event: &Event, delivery: u32, ticket: u64) -> PyResult<Py<PyAny>> {
     let payload = PyBytes::new(py, &event.payload);
     let Event { subject, key, id, headers, sequence, time_us, .. } = event;
-    let fields = (subject.as_str(), payload, key, id, headers, sequence, time_us, delivery, ticket);
+    let fields =
+        (subject.as_str(), payload, key.as_deref(), id.as_deref(), headers, *sequence, *time_us, delivery, ticket);
     Ok(fields.into_pyobject(py)?.cast_into::<PyTuple>()?.into_any().unbind())
 }
 
 pub(super) fn dead_letter(py: Python<'_>, letter: DeadLetter) -> PyResult<Py<PyAny>> {
-    let found = letter.event.map(|found| event(py, found, letter.deliveries, 0)).transpose()?;
+    let found = letter.event.map(|found| event(py, &found, letter.deliveries, 0)).transpose()?;
     let Fault { error, traceback } = letter.fault;
     (found, letter.sequence, letter.deliveries, letter.dead_at_us, letter.reason, error, traceback).into_py_any(py)
 }

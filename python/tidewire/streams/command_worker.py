@@ -11,18 +11,16 @@ from tidewire._binding import ChangeCounter
 from tidewire._log import logger
 from tidewire.errors import RemoteError, TaskTimeout, TidewireError
 from tidewire.services.instance_transport import Request
-from tidewire.services.instances.concurrency_limits import ConcurrencyLimits
 from tidewire.services.instances.context import CallContext
 from tidewire.services.instances.inbound_call import Failure, InboundCall
 from tidewire.services.instances.outcome import error_for_caller
-from tidewire.services.instances.thread_workers import ThreadWorkers
 from tidewire.streams.event import fault_of
 from tidewire.streams.progress import Progress
+from tidewire.streams.stream_worker import StreamWorker
 from tidewire.values import decode, encode
 
 if TYPE_CHECKING:
     from tidewire._binding import CommandAttempt
-    from tidewire._binding import CommandWorker as Core
     from tidewire.services.contract.command import CommandMark
     from tidewire.services.contract.methods import Bound
     from tidewire.services.instances.instance import ServiceInstance
@@ -34,7 +32,7 @@ End = tuple[str, bytes | None, bytes | None, str | None, str | None]
 """The outcome, the result, the error, its line and its traceback."""
 
 
-class CommandWorker:
+class CommandWorker(StreamWorker):
     """The worker of one command. All but ``mark`` and ``title`` is for the node's event loop.
 
     Args:
@@ -55,17 +53,8 @@ class CommandWorker:
         dispatcher: str,
         changed: ChangeCounter,
     ) -> None:
-        self.mark = mark
-        self.title = f"{host.info.name}.{bound.name}"
-        self.consumer = None
-        self._host, self._home, self._bound, self._changed = host, home, bound, changed
-        self._threads = (
-            None
-            if bound.coroutine
-            else ThreadWorkers(host.node, ConcurrencyLimits(mark.concurrency, 0, 0, 1), dispatcher, None)
-        )
-        self._core: Core | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        super().__init__(host, home, bound, mark.concurrency, dispatcher)
+        self.mark, self.consumer, self._changed = mark, None, changed
 
     async def open(self) -> None:
         """Make the queue, if it is not there, and begin."""
@@ -88,53 +77,12 @@ class CommandWorker:
 
         def begin(attempt: CommandAttempt) -> None:
             if (found := worker()) is not None:
-                loop.call_soon_threadsafe(found._begin, attempt)
+                loop.call_soon_threadsafe(lambda: found._begin(found._run(attempt)))
 
         engine = host.node._engine
         self._core = await self._home.call("command_worker", engine, options, begin, self._changed, logger.warning)
 
-    @property
-    def is_idle(self) -> bool:
-        """True if no command is under way, and nothing is to be settled."""
-        return self._core is None or self._core.is_idle()
-
-    @property
-    def is_over(self) -> bool:
-        """True if the worker was drained, and nothing is left."""
-        return self._core is None or self._core.is_over()
-
-    @property
-    def counts(self) -> tuple[int, int, int]:
-        """Numbers of fetched tokens, of those whose commands are over, and of those that went
-        back.
-        """
-        return (0, 0, 0) if self._core is None else self._core.counts()
-
-    def drain(self) -> None:
-        """Begin nothing more. Running commands end; a command that waits for its key goes back."""
-        if self._core is not None:
-            self._core.drain()
-
-    def cut(self) -> None:
-        """Begin nothing more, interrupt the running commands, and give all of them back."""
-        if self._core is not None:
-            self._core.cut()
-
-    def end(self) -> None:
-        """Release everything: nobody waits for it any more."""
-        if self._core is not None:
-            self._core.end()
-        for task in self._tasks:
-            task.cancel()
-        if self._threads is not None:
-            self._threads.end()
-
     # An attempt
-
-    def _begin(self, attempt: CommandAttempt) -> None:
-        task = asyncio.get_running_loop().create_task(self._run(attempt))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _run(self, attempt: CommandAttempt) -> None:
         loop = asyncio.get_running_loop()
@@ -183,21 +131,12 @@ class CommandWorker:
                 return await self._bound.call(*args, **kwargs)
             finally:
                 running.leave(token)
-        pending, _ = self._threads.ask(functools.partial(self._on_thread, running, args, kwargs), None, "normal")
+        call = functools.partial(self._bound.call, *args, **kwargs)
+        pending, _ = self._threads.ask(functools.partial(self._on_thread, running, call), None, "normal")
         value = await pending
         if isinstance(value, Failure):
             raise value.error
         return value
-
-    def _on_thread(self, running: InboundCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        token = running.enter()
-        try:
-            return self._bound.call(*args, **kwargs)
-        # It belongs to the command, and not to the actor that ran it.
-        except BaseException as error:  # noqa: BLE001
-            return Failure(error)
-        finally:
-            running.leave(token)
 
     def _arguments(self, attempt: CommandAttempt, running: InboundCall) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of the method: by name, so that progress and context may stand

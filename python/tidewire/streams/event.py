@@ -10,6 +10,7 @@ from tidewire.errors import InvalidArgument, StaleDelivery
 from tidewire.values import decode, encode
 
 if TYPE_CHECKING:
+    from tidewire._binding import EventDelivery
     from tidewire.streams.consumer import Consumer
     from tidewire.streams.value_type import ValueType
 
@@ -78,7 +79,7 @@ class Event:
         "subject",
     )
 
-    def __init__(self, raw: Raw, consumer: Consumer | None, shape: ValueType | None = None) -> None:
+    def __init__(self, raw: Raw, consumer: Consumer | EventDelivery | None, shape: ValueType | None = None) -> None:
         (
             self.subject,
             self._payload,
@@ -185,7 +186,7 @@ class Event:
             self._settled = False
             raise
 
-    def _open(self) -> Consumer:
+    def _open(self) -> Consumer | EventDelivery:
         if self._consumer is None:
             raise InvalidArgument(f"event {self.sequence}: it was read, not delivered: only consumers settle events")
         if self._settled:

@@ -12,7 +12,7 @@ from tidewire._binding import StreamHome, home_error
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tidewire._binding import HeldLease
+    from tidewire._binding import DurableSubscription, HeldLease
     from tidewire.node import Node
 
 SERVICE = "tidewire-streams"
@@ -80,6 +80,11 @@ class Home:
         """Acquire a lease. Cancelled, it is not held."""
         acquired: HeldLease = await self.call("lease", self.owner._engine, name, holder, ttl_s, timeout_s, tied)
         return acquired
+
+    def subscription(self, *args: Any) -> DurableSubscription:
+        """Begin to handle the events of a consumer. A call was made before."""
+        assert self._folder is not None
+        return self._folder.subscription(self.owner._engine, *args)
 
     async def _call_connected(
         self, connect: Callable[[], Awaitable[StreamHome]], name: str, args: tuple[Any, ...]

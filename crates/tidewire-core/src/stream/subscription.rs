@@ -19,8 +19,6 @@ pub struct Options {
     pub batch_max: u32,
     /// The consumer's ack wait: waiting deliveries are extended every third of it.
     pub ack_wait_us: u64,
-    /// For how long a delivery that has begun is extended too. 0: it has its ack wait.
-    pub hold_us: u64,
 }
 
 /// One attempt at an event: its sequence, and the ticket with which the attempt is settled.
@@ -58,8 +56,6 @@ struct OutstandingDelivery {
     ticket: u64,
     /// The time of the next extension, if there is one.
     due_us: Option<u64>,
-    /// Until when it is extended, once it has begun.
-    until_us: u64,
 }
 
 /// The deliveries of one handler.
@@ -121,27 +117,21 @@ impl Subscription {
             // count.
             self.forget(sequence);
             self.queued.push_back(sequence);
-            self.out.insert(sequence, OutstandingDelivery { ticket, due_us: None, until_us: u64::MAX });
+            self.out.insert(sequence, OutstandingDelivery { ticket, due_us: None });
             self.arm(sequence, now_us);
         }
         Vec::new()
     }
 
     /// The delivery that is handled next, if there is one and a place for it.
-    pub fn begin(&mut self, now_us: u64) -> Option<Delivery> {
+    pub fn begin(&mut self) -> Option<Delivery> {
         if self.running >= self.options.concurrency {
             return None;
         }
         let sequence = self.queued.pop_front()?;
         self.running += 1;
-        let hold_us = self.options.hold_us;
-        let out = self.out.get_mut(&sequence).expect("what is queued is out");
-        out.until_us = now_us.saturating_add(hold_us);
-        let ticket = out.ticket;
-        if hold_us == 0 {
-            self.disarm(sequence);
-        }
-        Some((sequence, ticket))
+        self.disarm(sequence);
+        Some((sequence, self.out[&sequence].ticket))
     }
 
     /// A handler has ended. Returns the verdict on its delivery.
@@ -167,11 +157,8 @@ impl Subscription {
                 break;
             }
             self.disarm(sequence);
-            let out = self.out[&sequence];
-            if now_us < out.until_us {
-                due.push((sequence, out.ticket));
-                self.arm(sequence, now_us);
-            }
+            due.push((sequence, self.out[&sequence].ticket));
+            self.arm(sequence, now_us);
         }
         due
     }
@@ -230,108 +217,4 @@ impl Subscription {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Delivery, Options, Outcome, Subscription, Verdict};
-
-    const OPTIONS: Options = Options { concurrency: 2, batch_max: 100, ack_wait_us: 30_000_000, hold_us: 0 };
-
-    fn some(range: std::ops::Range<u64>) -> Vec<Delivery> {
-        range.map(|sequence| (sequence, 1)).collect()
-    }
-
-    #[test]
-    fn batches_grow_while_they_are_handled_quickly_and_shrink_when_not() {
-        let mut subscription = Subscription::new(OPTIONS);
-        let (mut now_us, mut next, mut credits) = (0, 1, Vec::new());
-        for pause_us in [10, 10, 10, 10, 1_000_000, 1_000_000, 1_000_000] {
-            let credit = subscription.credit(now_us);
-            credits.push(credit);
-            assert_eq!(subscription.credit(now_us), 0, "one fetch at a time");
-            assert!(subscription.fetched(&some(next..next + u64::from(credit)), now_us).is_empty());
-            next += u64::from(credit);
-            while let Some(delivery) = subscription.begin(now_us) {
-                assert_eq!(subscription.ended(delivery, Outcome::Returned), Verdict::Ack);
-            }
-            now_us += pause_us;
-        }
-        assert_eq!(credits, [4, 16, 64, 100, 100, 25, 6]);
-    }
-
-    // Promises: P17.49.
-    #[test]
-    fn as_many_are_begun_as_there_are_places_in_the_order_of_their_fetch() {
-        let mut subscription = Subscription::new(OPTIONS);
-        subscription.credit(0);
-        subscription.fetched(&some(7..10), 0);
-        assert_eq!(
-            (subscription.begin(1), subscription.begin(1), subscription.begin(1)),
-            (Some((7, 1)), Some((8, 1)), None)
-        );
-        assert_eq!(subscription.credit(1), 0);
-        assert_eq!(subscription.ended((8, 1), Outcome::Raised), Verdict::Fail);
-        assert_eq!(subscription.begin(2), Some((9, 1)));
-        assert_eq!(subscription.ended((7, 1), Outcome::Settled), Verdict::Nothing);
-        assert!(subscription.credit(3) > 0, "a place is free and nothing is queued");
-    }
-
-    #[test]
-    fn waiting_commands_are_extended_and_begun_ones_only_while_held() {
-        for (hold_us, expected) in [(0, vec![(2, 1)]), (3_600_000_000, vec![(1, 1), (2, 1)])] {
-            let mut subscription = Subscription::new(Options { concurrency: 1, hold_us, ..OPTIONS });
-            subscription.credit(0);
-            subscription.fetched(&some(1..3), 0);
-            subscription.begin(0);
-            assert_eq!(subscription.next_deadline_us(), Some(10_000_000));
-            assert!(subscription.extend(9_999_999).is_empty());
-            assert_eq!(subscription.extend(10_000_000), expected);
-            assert_eq!(subscription.next_deadline_us(), Some(20_000_000));
-            assert!(!subscription.extend(3_600_000_000).contains(&(1, 1)), "not longer than it is held");
-        }
-    }
-
-    // Promises: P17.50.
-    #[test]
-    fn a_drain_ends_what_was_fetched_and_a_cut_gives_back_what_was_not_begun() {
-        let mut subscription = Subscription::new(OPTIONS);
-        subscription.credit(0);
-        subscription.fetched(&some(1..6), 0);
-        subscription.begin(0);
-        subscription.begin(0);
-        subscription.drain();
-        assert_eq!(subscription.credit(0), 0);
-        assert_eq!(subscription.ended((1, 1), Outcome::Returned), Verdict::Ack);
-        assert_eq!(subscription.begin(0), Some((3, 1)));
-        assert_eq!(subscription.cut(), [(4, 1), (5, 1)]);
-        assert_eq!(subscription.begin(0), None);
-        assert!(!subscription.is_over());
-        assert_eq!(subscription.ended((2, 1), Outcome::Interrupted), Verdict::GiveBack);
-        assert_eq!(subscription.ended((3, 1), Outcome::Returned), Verdict::Ack);
-        assert!(subscription.is_over());
-        assert_eq!(subscription.next_deadline_us(), None);
-    }
-
-    #[test]
-    fn a_fetch_that_ends_in_a_drain_is_given_back() {
-        let mut subscription = Subscription::new(OPTIONS);
-        subscription.credit(0);
-        subscription.drain();
-        assert!(!subscription.is_over(), "a fetch is under way");
-        assert_eq!(subscription.fetched(&some(1..3), 0), [(1, 1), (2, 1)]);
-        assert!(subscription.is_over());
-    }
-
-    #[test]
-    fn an_event_that_comes_again_while_its_handler_runs_is_another_delivery() {
-        let mut subscription = Subscription::new(OPTIONS);
-        subscription.credit(0);
-        subscription.fetched(&[(1, 1)], 0);
-        assert_eq!(subscription.begin(0), Some((1, 1)));
-        subscription.credit(40_000_000);
-        subscription.fetched(&[(1, 2)], 40_000_000);
-        assert_eq!(subscription.ended((1, 1), Outcome::Returned), Verdict::Ack);
-        assert_eq!(subscription.extend(50_000_000), [(1, 2)], "the end of the first does not end the second");
-        assert_eq!(subscription.begin(50_000_000), Some((1, 2)));
-        assert_eq!(subscription.ended((1, 2), Outcome::Returned), Verdict::Ack);
-        assert_eq!(subscription.counts(), (0, 0));
-    }
-}
+mod tests;

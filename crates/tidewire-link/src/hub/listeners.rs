@@ -1,10 +1,12 @@
 //! Listeners of a hub, and how a connection becomes a link.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tidewire_sync::of_this_process;
@@ -177,32 +179,43 @@ impl fmt::Display for ListenError {
 
 impl std::error::Error for ListenError {}
 
-async fn accept_tcp(listener: TcpListener, layers: Option<Layers>, shared: Weak<Shared>, gates: Gates) {
+/// Takes connections in until the hub ends.
+async fn accept_all<T>(
+    shared: Weak<Shared>,
+    gates: Gates,
+    mut accept: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
+    take: impl Fn(&Arc<Shared>, T),
+) {
     if !gates.opened().await {
         return;
     }
     loop {
         let accepted = tokio::select! {
             () = gates.end.notified() => return,
-            accepted = listener.accept() => accepted,
+            accepted = poll_fn(&mut accept) => accepted,
         };
         let Some(shared) = shared.upgrade() else { return };
         match accepted {
-            Ok((stream, _)) => match &layers {
-                None => {
-                    let socket = Socket::tcp(stream);
-                    let greeting = shared.greetings.begin(place_of(socket.address()));
-                    shared.accept(socket, greeting);
-                }
-                Some(layers) => {
-                    let greeting = shared.greetings.begin(place_of(stream.peer_addr().ok().map(|peer| peer.ip())));
-                    let weak = Arc::downgrade(&shared);
-                    tokio::spawn(accept_layered(layers.clone(), stream, weak, shared.greeting_time, greeting));
-                }
-            },
+            Ok(stream) => take(&shared, stream),
             Err(error) => pause(&shared, &error).await,
         }
     }
+}
+
+async fn accept_tcp(listener: TcpListener, layers: Option<Layers>, shared: Weak<Shared>, gates: Gates) {
+    let take = |shared: &Arc<Shared>, (stream, _): (TcpStream, _)| match &layers {
+        None => {
+            let socket = Socket::tcp(stream);
+            let greeting = shared.greetings.begin(place_of(socket.address()));
+            shared.accept(socket, greeting);
+        }
+        Some(layers) => {
+            let greeting = shared.greetings.begin(place_of(stream.peer_addr().ok().map(|peer| peer.ip())));
+            let weak = Arc::downgrade(shared);
+            tokio::spawn(accept_layered(layers.clone(), stream, weak, shared.greeting_time, greeting));
+        }
+    };
+    accept_all(shared, gates, |context| listener.poll_accept(context), take).await;
 }
 
 /// Takes a node in once TLS and WebSocket have said what they say first; others are taken in
@@ -227,26 +240,13 @@ async fn accept_layered(
 
 /// Takes nodes in, of `user` alone if there is one.
 async fn accept_unix(listener: UnixListener, user: Option<u32>, shared: Weak<Shared>, gates: Gates) {
-    if !gates.opened().await {
-        return;
-    }
-    loop {
-        let accepted = tokio::select! {
-            () = gates.end.notified() => return,
-            accepted = listener.accept() => accepted,
-        };
-        let Some(shared) = shared.upgrade() else { return };
-        match accepted {
-            Ok((stream, _)) => {
-                if user.is_some_and(|user| stream.peer_cred().map_or(true, |peer| peer.uid() != user)) {
-                    continue;
-                }
-                let greeting = shared.greetings.begin(place_of(None));
-                shared.accept(Socket::unix(stream), greeting);
-            }
-            Err(error) => pause(&shared, &error).await,
+    let take = |shared: &Arc<Shared>, (stream, _): (UnixStream, _)| {
+        if user.is_none_or(|user| stream.peer_cred().is_ok_and(|peer| peer.uid() == user)) {
+            let greeting = shared.greetings.begin(place_of(None));
+            shared.accept(Socket::unix(stream), greeting);
         }
-    }
+    };
+    accept_all(shared, gates, |context| listener.poll_accept(context), take).await;
 }
 
 /// Accepting failed, for example because no descriptors are left: it would fail again at once.

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -22,11 +21,7 @@ use crate::names;
 use crate::node::core::Core;
 use crate::node::options::within;
 use crate::services::failure::Failure;
-use crate::services::service::{arguments, owned, result};
-use crate::values::Blob;
-
-type Running = Pin<Box<dyn Future<Output = Result<Blob, Failure>> + Send>>;
-type HandlerFn = dyn Fn(CommandContext, &[u8]) -> Result<Running, Failure> + Send + Sync;
+use crate::services::service::{Answers, answers};
 
 /// Time of a record after the end of its command, and of an attempt, by default.
 const KEEP: Duration = Duration::from_secs(86_400);
@@ -56,7 +51,7 @@ const WAIT: Duration = Duration::from_secs(600);
 #[derive(Clone)]
 pub struct Command {
     name: String,
-    runs: Arc<HandlerFn>,
+    runs: Arc<Answers<CommandContext>>,
     timeout: Option<Duration>,
     retries: u32,
     is_exclusive: bool,
@@ -81,15 +76,9 @@ impl Command {
         F: Fn(CommandContext, A) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O, Failure>> + Send + 'static,
     {
-        let names = owned(parameters);
-        let runs = move |context: CommandContext, input: &[u8]| {
-            let answer = handler(context, arguments(input, &names)?);
-            let running: Running = Box::pin(async move { result("the result", &answer.await?) });
-            Ok(running)
-        };
         Self {
             name: name.to_owned(),
-            runs: Arc::new(runs),
+            runs: answers(parameters, handler),
             timeout: Some(TIMEOUT),
             retries: 3,
             is_exclusive: false,
@@ -204,8 +193,8 @@ impl fmt::Debug for CommandContext {
     }
 }
 
-/// HandlerFn attempts as futures, which are dropped when they are interrupted.
-struct FutureHandler(Arc<HandlerFn>);
+/// Runs attempts as futures, which are dropped when they are interrupted.
+struct FutureHandler(Arc<Answers<CommandContext>>);
 
 impl CommandHandler for FutureHandler {
     fn run(&self, attempt: &Arc<Attempt>) -> AttemptFuture {
@@ -225,8 +214,7 @@ impl CommandHandler for FutureHandler {
                 if let Poll::Ready(why) = attempt.poll_interrupted(context) {
                     return Poll::Ready(Err(why));
                 }
-                let polled = catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context)));
-                polled.unwrap_or_else(|panic| Poll::Ready(Err(Failure::of_panic(&*panic)))).map(Ok)
+                Failure::polled(|| running.as_mut().poll(context)).map(Ok)
             });
             match ended.await {
                 Ok(Ok(blob)) => AttemptEnd { result: Some(blob.into_bytes()), ..AttemptEnd::of(Outcome::Returned) },

@@ -20,17 +20,16 @@ use tidewire_proto::generated::limits::COMMAND_LEASE_MS;
 use super::attempt::{Attempt, AttemptEnd, Interruption};
 use super::record::{CommandRecord, QUEUE};
 use super::store::{Begun, CommandStore, PRIORITIES, TokenEnd};
-use crate::delay::Delay;
+use crate::delay::{Delay, Recurrence, RetryPause};
 use crate::node::core::Runner;
 use crate::node::options::Log;
 use crate::pending::Wakers;
+use crate::streams::is_final;
 use crate::streams::lease::{Lease, LeaseOptions};
 use crate::values;
 
 const FETCH_BYTES: u32 = 4 << 20;
-/// Pauses between attempts at a storage backend that is away: at first, at most, and their number.
-const FIRST_WAIT: Duration = Duration::from_millis(50);
-const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// Number of attempts at a storage backend that is away.
 const TRIES_MAX: u32 = 300;
 /// Pause of a token that finds no place, or whose command could not be run.
 const CROWDED_US: u64 = 1_000_000;
@@ -116,9 +115,9 @@ impl State {
 /// Fetches under way by queue, and the waits of the task that fetches.
 struct Fetches {
     queues: [Option<PendingAnswer<Vec<Delivery>>>; PRIORITIES.len()],
-    extend: Option<(u64, Delay)>,
+    extension: Recurrence,
     pause: Option<Delay>,
-    wait: Duration,
+    retries: RetryPause,
 }
 
 impl CommandWorker {
@@ -185,7 +184,8 @@ impl CommandWorker {
         }
         self.state.lock().consumers = consumers;
         let (worker, queues) = (Arc::clone(self), Default::default());
-        let mut fetches = Fetches { queues, extend: None, pause: None, wait: Duration::ZERO };
+        let mut fetches =
+            Fetches { queues, extension: Recurrence::default(), pause: None, retries: RetryPause::default() };
         self.spawn(async move { poll_fn(|context| worker.poll(&mut fetches, context)).await });
         Ok(())
     }
@@ -293,15 +293,14 @@ impl CommandWorker {
                 has_fetched = true;
                 match found {
                     Ok(found) => {
-                        fetches.wait = Duration::ZERO;
+                        fetches.retries = RetryPause::default();
                         self.state.lock().is_away = false;
                         self.fetched(queue, &found);
                     }
                     Err(error) => {
                         self.fetched(queue, &[]);
                         self.failed(&error);
-                        fetches.wait = (fetches.wait * 2).clamp(FIRST_WAIT, LONGEST_WAIT);
-                        fetches.pause = Some(Delay::begin(&self.runner, fetches.wait));
+                        fetches.pause = Some(fetches.retries.begin(&self.runner));
                     }
                 }
             }
@@ -342,23 +341,16 @@ impl CommandWorker {
 
     /// Extends the tokens, and schedules the next extension.
     fn extend(self: &Arc<Self>, fetches: &mut Fetches, context: &Context<'_>) {
-        loop {
-            let (now_us, due, next_us) = {
+        fetches.extension.poll(&self.runner, context, || {
+            let (due, wait) = {
                 let state = &mut *self.state.lock();
                 let now_us = state.now_us();
-                (now_us, state.slots.extend(now_us), state.slots.next_deadline_us())
+                let due = state.slots.extend(now_us);
+                (due, state.slots.next_deadline_us().map(|at_us| at_us.saturating_sub(now_us)))
             };
             due.into_iter().for_each(|token| self.settle(token, Settlement::Working));
-            let Some(next_us) = next_us else { return fetches.extend = None };
-            if fetches.extend.as_ref().is_none_or(|(at_us, _)| *at_us != next_us) {
-                let wait = Duration::from_micros(next_us.saturating_sub(now_us));
-                fetches.extend = Some((next_us, Delay::begin(&self.runner, wait)));
-            }
-            if fetches.extend.as_ref().is_some_and(|(_, pause)| !pause.is_over(context)) {
-                return;
-            }
-            fetches.extend = None;
-        }
+            wait.map(Duration::from_micros)
+        });
     }
 
     fn settle(self: &Arc<Self>, (queue, sequence, ticket): Token, how: Settlement) {
@@ -535,7 +527,7 @@ impl CommandWorker {
 
     /// Calls the storage backend, with retries while it is away; the token is held meanwhile.
     async fn held<T, F: Future<Output = HomeResult<T>>>(&self, call: impl Fn() -> F) -> HomeResult<T> {
-        let mut wait = Duration::ZERO;
+        let mut retries = RetryPause::default();
         for _ in 0..TRIES_MAX {
             match call().await {
                 Err(error) if !is_final(&error) => self.failed(&error),
@@ -544,8 +536,7 @@ impl CommandWorker {
                     return result;
                 }
             }
-            wait = (wait * 2).clamp(FIRST_WAIT, LONGEST_WAIT);
-            let pause = Delay::begin(&self.runner, wait);
+            let pause = retries.begin(&self.runner);
             poll_fn(|context| if pause.is_over(context) { Poll::Ready(()) } else { Poll::Pending }).await;
         }
         call().await
@@ -571,11 +562,6 @@ impl CommandWorker {
             _ => {}
         }
     }
-}
-
-fn is_final(error: &HomeError) -> bool {
-    use HomeErrorKind::{Closed, Denied, Differs, Invalid, NotFound, TooLarge, Unsupported};
-    matches!(error.kind(), Invalid | Denied | NotFound | TooLarge | Differs | Unsupported | Closed)
 }
 
 /// Counts a task, until it has ended or was dropped.

@@ -2,11 +2,15 @@
 //! error.
 
 use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::error::Error;
+use crate::services::failure::Failure;
 use crate::services::instance::ServiceInstance;
 
 thread_local! {
@@ -26,6 +30,21 @@ pub(crate) fn handling<T>(host: &ServiceInstance, act: impl FnOnce() -> T) -> T 
 
     let _outer = CurrentServiceGuard(HERE.replace(host));
     act()
+}
+
+/// Runs a handler of this host. None: it was to end before.
+pub(crate) async fn run<T>(
+    host: &ServiceInstance,
+    mut handled: Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>,
+    poll_ended: impl Fn(&Context<'_>) -> Poll<()>,
+) -> Option<Result<T, Failure>> {
+    poll_fn(|context| {
+        if poll_ended(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        handling(host, || Failure::polled(|| handled.as_mut().poll(context))).map(Some)
+    })
+    .await
 }
 
 /// Refuses a handler of one of these hosts that would wait for their end.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +17,7 @@ use crate::error::Error;
 use crate::names;
 use crate::node::core::Runner;
 use crate::node::options::{Log, within};
-use crate::services::current_service::handling;
+use crate::services::current_service::{handling, run};
 use crate::services::failure::Failure;
 use crate::services::inbound_call::InboundCallState;
 use crate::services::instance::{Counts, ServiceInstance};
@@ -255,9 +254,9 @@ impl Listener {
     async fn handle(&self, host: &ServiceInstance, message: Message) {
         Counts::add(&host.counts.events);
         let context = EventContext::new(&message);
-        let begun = handling(host, || caught(|| (self.handles)(context, &message)));
+        let begun = handling(host, || Failure::caught(|| (self.handles)(context, &message)));
         let done = match begun {
-            Ok(handled) => self.run(host, handled).await,
+            Ok(handled) => run(host, handled, |task| self.exchange.poll_ended(task).map(drop)).await,
             Err(failure) => Some(Err(failure)),
         };
         match done {
@@ -266,20 +265,6 @@ impl Listener {
             None => message
                 .refuse(tidewire_proto::generated::errors::ErrorCode::NodeStopped, crate::services::instance::STOPPED),
         }
-    }
-
-    /// None: its service has stopped.
-    async fn run(&self, host: &ServiceInstance, mut handled: Handled) -> Option<Result<Blob, Failure>> {
-        poll_fn(|task| {
-            if self.exchange.poll_ended(task).is_ready() {
-                return Poll::Ready(None);
-            }
-            match handling(host, || catch_unwind(AssertUnwindSafe(|| handled.as_mut().poll(task)))) {
-                Ok(polled) => polled.map(Some),
-                Err(panic) => Poll::Ready(Some(Err(Failure::of_panic(&*panic)))),
-            }
-        })
-        .await
     }
 
     fn failed(&self, host: &ServiceInstance, message: Message, failure: Failure) {
@@ -292,8 +277,4 @@ impl Listener {
         ));
         message.fail(failure);
     }
-}
-
-fn caught<T>(begin: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    catch_unwind(AssertUnwindSafe(begin)).unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)))
 }

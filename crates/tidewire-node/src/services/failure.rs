@@ -2,6 +2,8 @@
 
 use std::any::Any;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Poll;
 
 use tidewire_proto::generated::errors::ErrorCode;
 
@@ -74,6 +76,16 @@ impl Failure {
             "" | "std:Error" => self.message.clone(),
             name => format!("{name}: {}", self.message),
         }
+    }
+
+    /// The result of a part of a handler; a panic is its failure.
+    pub(crate) fn caught<T>(part: impl FnOnce() -> Result<T, Self>) -> Result<T, Self> {
+        catch_unwind(AssertUnwindSafe(part)).unwrap_or_else(|panic| Err(Self::of_panic(&*panic)))
+    }
+
+    /// The state of a handler; a panic ends it with its failure.
+    pub(crate) fn polled<T>(poll: impl FnOnce() -> Poll<Result<T, Self>>) -> Poll<Result<T, Self>> {
+        catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|panic| Poll::Ready(Err(Self::of_panic(&*panic))))
     }
 
     /// The failure for a panic, with the text of the panic.

@@ -69,7 +69,7 @@ async fn answer(
         if let Poll::Ready(ended) = exchange.poll_ended(task) {
             return Poll::Ready(Err(ended));
         }
-        let poll = || polled(|| answering.as_mut().poll(task));
+        let poll = || Failure::polled(|| answering.as_mut().poll(task));
         let polled = span.run(|| within(objects, || handling(host, poll)));
         if polled.is_pending() {
             deadline.watch();
@@ -160,20 +160,12 @@ fn poll_capacity(
     if call.may_send_item(bytes, &waiter) { Poll::Ready(Ok(())) } else { Poll::Pending }
 }
 
-fn polled(poll: impl FnOnce() -> Poll<Result<Blob, Failure>>) -> Poll<Result<Blob, Failure>> {
-    catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|panic| Poll::Ready(Err(Failure::of_panic(&*panic))))
-}
-
 fn begin<T>(
     host: &ServiceInstance,
     objects: Here<'_>,
     begin: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    within(objects, || handling(host, || caught(begin)))
-}
-
-fn caught<T>(begin: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    catch_unwind(AssertUnwindSafe(begin)).unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)))
+    within(objects, || handling(host, || Failure::caught(begin)))
 }
 
 /// Exports the references in a reply. The scope lives until the reply is sent.

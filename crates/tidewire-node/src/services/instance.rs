@@ -20,7 +20,7 @@ use crate::services::events::Listener;
 use crate::services::handler_run;
 use crate::services::inbound_call::{Ended, InboundCallState};
 use crate::services::service::{ConcurrencyLimits, MethodHandler, Service};
-use crate::streams::DurableSubscription;
+use crate::streams::ServedDurable;
 use crate::values::Value;
 
 pub(crate) const STOPPED: &str = "the service has stopped";
@@ -36,7 +36,7 @@ pub(crate) struct ServiceInstance {
     doors: Mutex<AdmissionState>,
     waiting_max: usize,
     listeners: OnceLock<Vec<Arc<Listener>>>,
-    durables: OnceLock<Vec<Arc<DurableSubscription>>>,
+    durables: OnceLock<Vec<Arc<ServedDurable>>>,
     workers: OnceLock<Vec<OpenedWorker>>,
     pub counts: Counts,
 }
@@ -180,11 +180,11 @@ impl ServiceInstance {
     }
 
     /// Begins to handle events of streams.
-    pub fn subscribe(self: &Arc<Self>, core: &Arc<Core>, durables: Vec<Arc<DurableSubscription>>) {
+    pub fn subscribe(self: &Arc<Self>, core: &Arc<Core>, durables: Vec<Arc<ServedDurable>>) {
         self.durables.get_or_init(|| durables).iter().for_each(|durable| durable.begin(core, self));
     }
 
-    pub fn durables(&self) -> &[Arc<DurableSubscription>] {
+    pub fn durables(&self) -> &[Arc<ServedDurable>] {
         self.durables.get().map_or(&[], Vec::as_slice)
     }
 
@@ -207,20 +207,20 @@ impl ServiceInstance {
     /// Fetches no more events of streams, and ends all streams of callers, as they may last for
     /// ever.
     pub fn leave(&self) {
-        self.durables().iter().for_each(|durable| durable.leave());
+        self.durables().iter().for_each(|durable| durable.subscription().drain());
         self.workers().iter().for_each(|(worker, _)| worker.drain());
         self.end(|running| running.is_stream);
     }
 
     /// Returns events of streams that were not handled, and commands that have not ended.
     pub fn give_back(&self) {
-        self.durables().iter().for_each(|durable| durable.cut());
+        self.durables().iter().for_each(|durable| durable.subscription().cut());
         self.workers().iter().for_each(|(worker, _)| worker.cut());
     }
 
     /// True once all fetched events and commands are handled or given back, and this is stored.
     pub fn has_given_back(&self) -> bool {
-        self.durables().iter().all(|durable| durable.is_over())
+        self.durables().iter().all(|durable| durable.subscription().is_over())
             && self.workers().iter().all(|(worker, _)| worker.is_over())
     }
 

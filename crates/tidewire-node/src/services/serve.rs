@@ -22,7 +22,7 @@ use crate::services::current_service::refuse_own;
 use crate::services::events::{Event, Listener};
 use crate::services::instance::{InstanceSubscription, ServiceInstance};
 use crate::services::service::Service;
-use crate::streams::{Consumer, DurableSubscription, own_or_hub};
+use crate::streams::{Consumer, ServedDurable, own_or_hub};
 use crate::subjects;
 
 /// Record of an instance that a node serves.
@@ -86,10 +86,8 @@ async fn began(host: &ServiceInstance, places: Vec<Arc<ReplySlot>>) -> Result<()
     for place in places {
         in_force(place, host.service.to_string()).await?;
     }
-    for durable in host.durables() {
-        poll_fn(|context| durable.opened.poll(context)).await?;
-    }
-    for (_, opened) in host.workers() {
+    let durables = host.durables().iter().map(|durable| &durable.opened);
+    for opened in durables.chain(host.workers().iter().map(|(_, opened)| opened)) {
         poll_fn(|context| opened.poll(context)).await?;
     }
     Ok(())
@@ -142,7 +140,7 @@ fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<Repl
     let registration = register(&core.link, &core.name, Arc::clone(&core.runner), service)?;
     let Registration { instance: host, subscriptions, answers: mut places } = registration;
     let events = listen(core, &host, &events, &mut places)?;
-    let durables = durables.into_iter().map(|one| DurableSubscription::new(core, own_or_hub(core), &name, one));
+    let durables = durables.into_iter().map(|one| ServedDurable::new(core, own_or_hub(core), &name, one));
     host.subscribe(core, durables.collect::<Result<_, _>>()?);
     if !commands.is_empty() {
         let store = Arc::new(CommandStore::new(own_or_hub(core)));

@@ -24,7 +24,7 @@ use crate::node::options::within;
 use crate::services::context::Context;
 use crate::services::events::{Event, EventContext};
 use crate::services::failure::Failure;
-use crate::streams::{Delivery, DurableHandler};
+use crate::streams::DurableHandler;
 use crate::values::{self, Blob, Kind};
 
 const METHODS_MAX: usize = limits::SERVICE_METHODS.max as usize;
@@ -32,13 +32,13 @@ const METHODS_MAX: usize = limits::SERVICE_METHODS.max as usize;
 pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Result<Blob, Failure>> + Send>>;
 pub(crate) type ReplyStream = Pin<Box<dyn Stream<Item = Result<Blob, Failure>> + Send>>;
 
-type Answers = dyn Fn(Context, &[u8]) -> Result<ReplyFuture, Failure> + Send + Sync;
+pub(crate) type Answers<C> = dyn Fn(C, &[u8]) -> Result<ReplyFuture, Failure> + Send + Sync;
 type Streams = dyn Fn(Context, &[u8]) -> Result<ReplyStream, Failure> + Send + Sync;
 
 /// Handler of a method: one result or a stream.
 #[derive(Clone)]
 pub(crate) enum MethodHandler {
-    Once(Arc<Answers>),
+    Once(Arc<Answers<Context>>),
     Stream(Arc<Streams>),
 }
 
@@ -216,18 +216,7 @@ impl Service {
         self
     }
 
-    /// Adds a handler for the events of a stream on subjects of a pattern, under a consumer of this
-    /// name; see [`DurableHandler::new`].
-    pub fn on_durable<A, F, Fut>(self, consumer: &str, pattern: &str, handler: F) -> Self
-    where
-        A: DeserializeOwned,
-        F: Fn(Arc<Delivery>, A) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
-    {
-        self.with_durable(DurableHandler::new(consumer, pattern, handler))
-    }
-
-    /// Adds a durable event handler with options.
+    /// Adds a handler for the events of a stream.
     pub fn with_durable(mut self, durable: DurableHandler) -> Self {
         self.note(durable.check());
         let consumer = durable.consumer();
@@ -341,13 +330,7 @@ impl Method {
         F: Fn(Context, A) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O, Failure>> + Send + 'static,
     {
-        let names = owned(parameters);
-        let answers = move |context: Context, input: &[u8]| {
-            let answer = handler(context, arguments(input, &names)?);
-            let answer: ReplyFuture = Box::pin(async move { result("the result", &answer.await?) });
-            Ok(answer)
-        };
-        Self::of(name, parameters, MethodHandler::Once(Arc::new(answers)))
+        Self::of(name, parameters, MethodHandler::Once(answers(parameters, handler)))
     }
 
     /// A method that returns a stream of items. The stream is polled only as far as its reader
@@ -482,4 +465,19 @@ pub(crate) fn arguments<A: DeserializeOwned>(input: &[u8], names: &[String]) -> 
 
 pub(crate) fn result<O: Serialize>(name: &str, value: &O) -> Result<Blob, Failure> {
     values::write_any(name, value).map_err(Failure::from)
+}
+
+/// A handler of encoded arguments, which gives an encoded result.
+pub(crate) fn answers<C, A, O, F, Fut>(parameters: &[&str], handler: F) -> Arc<Answers<C>>
+where
+    A: DeserializeOwned,
+    O: Serialize,
+    F: Fn(C, A) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<O, Failure>> + Send + 'static,
+{
+    let names = owned(parameters);
+    Arc::new(move |context, input| {
+        let answer = handler(context, arguments(input, &names)?);
+        Ok(Box::pin(async move { result("the result", &answer.await?) }))
+    })
 }

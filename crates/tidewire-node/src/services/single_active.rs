@@ -16,7 +16,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::calls::client::Client;
 use crate::calls::item_stream::EncodedItems;
-use crate::delay::Delay;
+use crate::delay::RetryPause;
 use crate::discovery::MethodInfo;
 use crate::error::Error;
 use crate::names;
@@ -28,11 +28,6 @@ use crate::services::serve::{Served, ServiceStatistics, serve};
 use crate::services::service::{MethodHandler, ReplyFuture, ReplyStream, Service, result};
 use crate::streams::{self, Lease, LeaseOptions};
 use crate::values::{self, Blob, Value};
-
-/// How long it waits before it tries again to become active, after an error: at first, and at most.
-/// A link that is back ends the wait.
-const FIRST_WAIT: Duration = Duration::from_millis(50);
-const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// One instance of a service of which one is active at a time, as the one who serves it holds it.
 /// Dropping this ends nothing.
@@ -193,7 +188,7 @@ impl Inner {
 
     /// Acquires the lease, is active while the lease is held, and starts over when it is lost.
     async fn stand(&self, core: &Weak<Core>, service: &Service, options: &LeaseOptions) {
-        let mut wait = Duration::ZERO;
+        let mut retries = RetryPause::default();
         while !self.is_leaving.load(Ordering::Acquire) {
             let Some(core) = core.upgrade() else { return };
             let holder = format!("{}/{}", core.name, self.instance);
@@ -205,7 +200,7 @@ impl Inner {
             };
             match begun {
                 Ok(lease) => {
-                    wait = Duration::ZERO;
+                    retries = RetryPause::default();
                     let fence = lease.fence().unwrap_or_default();
                     (core.changes)(&format!(
                         "{:?}: the instance {:?} is active, with fence {fence}",
@@ -224,14 +219,13 @@ impl Inner {
                     }
                 }
                 Err(error) => {
-                    if wait.is_zero() {
+                    if retries.is_first() {
                         (core.log)(&format!(
                             "{:?}: the instance {:?} can't become active, and tries again: {error}",
                             self.name, self.instance
                         ));
                     }
-                    wait = (wait * 2).clamp(FIRST_WAIT, LONGEST_WAIT);
-                    let pause = Delay::begin(&self.runner, wait);
+                    let pause = retries.begin(&self.runner);
                     let rejoins = core.link.joined().is_none();
                     let waited = poll_fn(|context| {
                         core.rejoined.add(context.waker());

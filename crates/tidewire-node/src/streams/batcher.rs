@@ -51,9 +51,18 @@ impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
 
     /// Takes an item of so many bytes, unless the queue is full.
     pub fn offer(self: &Arc<Self>, item: M, bytes: usize, note: K) -> Result<(), (M, K)> {
+        self.insert(item, bytes, note, true)
+    }
+
+    /// Takes an item even if the queue is full: the caller has a limit of its own.
+    pub fn push(self: &Arc<Self>, item: M, bytes: usize, note: K) {
+        drop(self.insert(item, bytes, note, false));
+    }
+
+    fn insert(self: &Arc<Self>, item: M, bytes: usize, note: K, is_limited: bool) -> Result<(), (M, K)> {
         let begins = {
             let mut state = self.state.lock();
-            if state.window.is_full() {
+            if is_limited && state.window.is_full() {
                 return Err((item, note));
             }
             state.window.push(bytes);
@@ -86,10 +95,15 @@ impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
         }))
     }
 
+    /// True if everything has its result.
+    pub fn is_idle(&self) -> bool {
+        self.state.lock().window.is_idle()
+    }
+
     /// Ready when everything has its result.
     pub fn poll_idle(&self, context: &Context<'_>) -> Poll<()> {
         self.wakers.add(context.waker());
-        if self.state.lock().window.is_idle() { Poll::Ready(()) } else { Poll::Pending }
+        if self.is_idle() { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Begins batches for as long as there is one to begin. `is_pumping` is this thread's.

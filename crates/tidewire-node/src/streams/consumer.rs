@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use tidewire_backend::home::pending_answer::{self, PendingAnswer};
-use tidewire_backend::home::{self, ConsumerInfo, ConsumerSettings, Fetch, Home, Order, Start};
+use tidewire_backend::home::{self, ConsumerInfo, ConsumerSettings, Fetch, Home, Order, Settlement, Start};
 use tidewire_core::stream::fetch_pacer::FetchPacer;
 use tidewire_proto::generated::limits;
 
@@ -146,7 +146,7 @@ impl Consumer {
             runner: Arc::clone(runner),
             stream: Arc::clone(stream),
             name: name.into(),
-            settler: Settler::new(home, stream, name),
+            settler: Settler::new(home, stream, name, runner, false),
             ready: VecDeque::new(),
             pace: FetchPacer::new(most.min(PAGE)),
             began: Instant::now(),
@@ -361,7 +361,7 @@ impl FetchTimeout {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        self.ready.drain(..).for_each(|delivery| delivery.release());
+        self.ready.drain(..).for_each(|delivery| delivery.conclude(Settlement::Release));
     }
 }
 

@@ -3,21 +3,31 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use tidewire_backend::home::ConsumerSettings;
+use tidewire_backend::home::{ConsumerSettings, Fault, Home};
+use tidewire_core::stream::subscription::Outcome;
+use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::subject::Pattern;
 
-use super::consumer::ConsumerOptions;
+use super::LONG_WAIT_US;
+use super::consumer::{Consumer, ConsumerOptions};
 use super::event::Delivery;
+use super::subscription::{DeliveryHandler, DeliveryWorker, DurableSubscription, SubscriptionOptions};
 use crate::discovery::EventInfo;
 use crate::error::Error;
 use crate::names;
+use crate::node::Node;
+use crate::node::core::Core;
 use crate::node::options::within;
+use crate::pending::ResultSlot;
+use crate::services::current_service::{handling, run};
 use crate::services::failure::Failure;
+use crate::services::instance::{Counts, ServiceInstance};
 
 pub(crate) type Handled = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 type Handles = dyn Fn(Arc<Delivery>) -> Result<Handled, Failure> + Send + Sync;
@@ -151,5 +161,150 @@ impl DurableHandler {
 impl fmt::Debug for DurableHandler {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "DurableHandler({:?} of {:?})", self.info.subject, self.consumer())
+    }
+}
+
+/// A durable handler of a served instance.
+pub(crate) struct ServedDurable {
+    handler: DurableHandler,
+    home: Arc<dyn Home>,
+    subscription: Arc<DurableSubscription>,
+    /// Told when its consumer is there, or why not.
+    pub opened: Arc<ResultSlot<()>>,
+    /// The stream and the name of its consumer, once they are there.
+    place: OnceLock<(Arc<str>, String)>,
+}
+
+impl ServedDurable {
+    pub fn new(core: &Core, home: Arc<dyn Home>, service: &str, handler: DurableHandler) -> Result<Arc<Self>, Error> {
+        let (_, settings) = handler.settings()?;
+        let options = SubscriptionOptions {
+            title: format!("{service}.{}", handler.consumer()),
+            concurrency: handler.concurrency,
+            max_in_flight: settings.max_in_flight,
+            ack_wait_us: settings.ack_wait_us,
+            wait: Duration::from_micros(LONG_WAIT_US),
+        };
+        let (runner, log) = (Arc::clone(&core.runner), Arc::clone(&core.log));
+        let subscription = DurableSubscription::new(runner, options, Box::new(|| ()), log);
+        Ok(Arc::new(Self { handler, home, subscription, opened: Arc::default(), place: OnceLock::new() }))
+    }
+
+    /// The configured name of its consumer.
+    pub fn name(&self) -> &str {
+        self.handler.consumer()
+    }
+
+    /// Its consumer, to look at; None before that is there.
+    pub fn consumer(&self) -> Option<Consumer> {
+        let (stream, consumer) = self.place.get()?;
+        Some(Consumer::new(&self.home, &self.subscription.runner, stream, consumer, 1))
+    }
+
+    fn title(&self) -> &str {
+        &self.subscription.options.title
+    }
+
+    pub fn subscription(&self) -> &DurableSubscription {
+        &self.subscription
+    }
+
+    /// Finds its stream, makes or finds its consumer, and handles its events from then on.
+    pub fn begin(self: &Arc<Self>, core: &Arc<Core>, host: &Arc<ServiceInstance>) {
+        let (this, core, host) = (Arc::clone(self), Arc::downgrade(core), Arc::clone(host));
+        self.subscription.runner.spawn(Box::pin(async move {
+            this.subscription.runner.beat();
+            match this.open().await {
+                Ok(place) => {
+                    let (stream, consumer) = this.place.get_or_init(|| place);
+                    let handler = Box::new(HostHandler { host, durable: Arc::clone(&this) });
+                    let home = Arc::clone(&this.home);
+                    let node = core.upgrade().map(Node::of);
+                    this.subscription.begin(home, (stream, consumer), node.as_ref(), handler);
+                    this.opened.end(Ok(()));
+                }
+                Err(error) => {
+                    this.subscription.over();
+                    this.opened.end(Err(error));
+                }
+            }
+        }));
+    }
+
+    async fn open(&self) -> Result<(Arc<str>, String), Error> {
+        let (stream, settings) = self.handler.settings()?;
+        let stream = match stream {
+            Some(stream) => stream,
+            None => find_stream(&*self.home, self.title(), &self.handler.pattern()?).await?,
+        };
+        let info = self.home.create_consumer(&stream, settings).await?;
+        Ok((stream.into(), info.settings.name))
+    }
+
+    async fn work(&self, host: &ServiceInstance, mut worker: DeliveryWorker) {
+        while let Some(delivery) = worker.begin() {
+            Counts::add(&host.counts.events);
+            let begun = handling(host, || Failure::caught(|| (self.handler.handles)(Arc::clone(&delivery))));
+            let done = match begun {
+                Ok(handled) => run(host, handled, |context| self.subscription.poll_cut(context)).await,
+                Err(failure) => Some(Err(failure)),
+            };
+            match done {
+                None => worker.end(Outcome::Interrupted, None),
+                Some(Ok(())) => worker.end(Outcome::Returned, None),
+                Some(Err(failure)) => {
+                    Counts::add(&host.counts.event_errors);
+                    let (sequence, subject) = (delivery.sequence(), delivery.subject());
+                    (self.subscription.log)(&format!(
+                        "{}: event {sequence} on {subject:?} failed: {failure:?}",
+                        self.title()
+                    ));
+                    let fault = Fault { error: failure.line(), traceback: String::new() };
+                    worker.end(Outcome::Raised, Some(fault));
+                }
+            }
+        }
+    }
+}
+
+/// Runs the workers of a durable handler of a served instance.
+struct HostHandler {
+    host: Arc<ServiceInstance>,
+    durable: Arc<ServedDurable>,
+}
+
+impl DeliveryHandler for HostHandler {
+    fn start(&self, workers: Vec<DeliveryWorker>) {
+        for worker in workers {
+            let (host, durable) = (Arc::clone(&self.host), Arc::clone(&self.durable));
+            self.durable.subscription.runner.spawn(Box::pin(async move {
+                durable.subscription.runner.beat();
+                durable.work(&host, worker).await;
+            }));
+        }
+    }
+}
+
+/// The one stream that takes such subjects.
+///
+/// # Errors
+/// `not_found` if there is none, `invalid_argument` if there are several, and those of the storage
+/// backend.
+pub async fn find_stream(home: &dyn Home, title: &str, pattern: &Pattern) -> Result<String, Error> {
+    let takes = |patterns: &[Pattern]| patterns.iter().any(|one| one.overlaps(pattern));
+    let streams = home.list_streams().await?.into_iter();
+    let mut names: Vec<_> =
+        streams.filter(|info| takes(&info.settings.subjects)).map(|info| info.settings.name).collect();
+    match names.len() {
+        1 => Ok(names.remove(0)),
+        0 => {
+            let text =
+                format!("{title}: no stream takes '{pattern}': make one with these subjects before it is served");
+            Err(Error::new(ErrorCode::NotFound, text))
+        }
+        _ => {
+            let text = format!("{title}: the streams {} take '{pattern}'", names.join(", "));
+            Err(Error::invalid(format!("{text}: say stream= of the handler, one of them")))
+        }
     }
 }

@@ -31,6 +31,12 @@ pub(super) fn code_of(kind: HomeErrorKind) -> ErrorCode {
     CODES.iter().find(|(known, _)| *known == kind).map_or(ErrorCode::HomeError, |(_, code)| *code)
 }
 
+/// True if the same call can't succeed after a pause either.
+pub(crate) fn is_final(error: &HomeError) -> bool {
+    use HomeErrorKind::{Closed, Denied, Differs, Invalid, NotFound, TooLarge, Unsupported};
+    matches!(error.kind(), Invalid | Denied | NotFound | TooLarge | Differs | Unsupported | Closed)
+}
+
 fn kind_of(code: ErrorCode) -> HomeErrorKind {
     match code {
         ErrorCode::LinkLost | ErrorCode::NoResponders | ErrorCode::NodeStopped | ErrorCode::AskTimeout => {

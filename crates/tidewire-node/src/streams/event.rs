@@ -1,22 +1,28 @@
 //! Events of a stream, and deliveries of them, which are settled.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use serde::de::DeserializeOwned;
 use serde::de::value::BytesDeserializer;
-use tidewire_backend::home::{self, Fault, Home, Settle, Settlement, Teller, answer};
+use tidewire_backend::home::{self, Answer, Fault, Home, HomeResult, Settle, Settlement, Teller, answer};
 use tidewire_engine::raw::Mutex;
 use tidewire_proto::generated::errors::ErrorCode;
 
 use super::batcher::{Batcher, Results};
+use super::errors::is_final;
 use super::message::{CONTENT, JSON, VALUE};
 use super::{answered, micros, time_of};
+use crate::delay::RetryPause;
 use crate::error::Error;
-use crate::pending::Pending;
+use crate::inline_task::InlineTask;
+use crate::node::core::Runner;
+use crate::pending::{Pending, Wakers};
 use crate::values;
 
 /// Settlements that are not stored yet; one more waits for capacity.
@@ -90,6 +96,12 @@ impl Event {
     }
 }
 
+impl AsRef<home::Event> for Event {
+    fn as_ref(&self) -> &home::Event {
+        &self.0
+    }
+}
+
 impl fmt::Debug for Event {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Event({} on {})", self.0.sequence, self.0.subject)
@@ -106,7 +118,7 @@ pub struct Delivery {
     delivery: u32,
     ticket: u64,
     settler: Arc<Settler>,
-    is_settled: AtomicBool,
+    pub(super) is_settled: AtomicBool,
 }
 
 impl Delivery {
@@ -137,7 +149,7 @@ impl Delivery {
     /// If it is dropped, it is settled all the same, unless 10,000 others wait to be stored. The
     /// same holds for every settlement.
     pub fn ack(&self) -> Pending<()> {
-        self.soon(Settlement::Ack)
+        self.settle_soon(Settlement::Ack)
     }
 
     /// Reports a failure: the event is redelivered after the consumer's backoff, or becomes a dead
@@ -146,7 +158,7 @@ impl Delivery {
     /// # Errors
     /// As for [`ack`](Delivery::ack).
     pub fn nak(&self) -> Pending<()> {
-        self.soon(Settlement::Nak { delay_us: None, fault: None })
+        self.settle_soon(Settlement::Nak { delay_us: None, fault: None })
     }
 
     /// As [`nak`](Delivery::nak), with a delay instead of the consumer's backoff.
@@ -154,7 +166,7 @@ impl Delivery {
     /// # Errors
     /// As for [`ack`](Delivery::ack).
     pub fn nak_after(&self, delay: Duration) -> Pending<()> {
-        self.soon(Settlement::Nak { delay_us: Some(micros(delay)), fault: None })
+        self.settle_soon(Settlement::Nak { delay_us: Some(micros(delay)), fault: None })
     }
 
     /// As [`nak`](Delivery::nak), with the error, which the dead letter has.
@@ -163,7 +175,7 @@ impl Delivery {
     /// As for [`ack`](Delivery::ack).
     pub fn fail(&self, error: impl fmt::Display) -> Pending<()> {
         let fault = Some(Fault { error: error.to_string(), traceback: String::new() });
-        self.soon(Settlement::Nak { delay_us: None, fault })
+        self.settle_soon(Settlement::Nak { delay_us: None, fault })
     }
 
     /// Says that it can't be handled: it is a dead letter at once.
@@ -171,7 +183,7 @@ impl Delivery {
     /// # Errors
     /// As for [`ack`](Delivery::ack).
     pub fn term(&self, reason: impl Into<String>) -> Pending<()> {
-        self.soon(Settlement::Term { reason: reason.into(), fault: None })
+        self.settle_soon(Settlement::Term { reason: reason.into(), fault: None })
     }
 
     /// Reports progress: the ack wait restarts.
@@ -201,31 +213,27 @@ impl Delivery {
         })
     }
 
-    fn soon(&self, how: Settlement) -> Pending<()> {
+    /// Settles the delivery in the background, as [`ack`](Delivery::ack) does.
+    ///
+    /// # Errors
+    /// As for [`ack`](Delivery::ack).
+    pub fn settle_soon(&self, how: Settlement) -> Pending<()> {
         match self.mark(&how) {
             Ok(()) => self.settler.lane.put(self.settled(how), SETTLE_BYTES, None),
             Err(error) => Pending::failed(error),
         }
     }
 
-    /// Releases the delivery: no handler has begun with it.
-    pub(super) fn release(&self) {
-        // With a full queue the event is redelivered after its ack wait.
-        drop(self.settler.lane.offer(self.settled(Settlement::Release), SETTLE_BYTES, None));
-    }
-
-    /// Restarts the ack wait, if the queue has capacity.
-    pub(super) fn extend(&self) {
-        drop(self.settler.lane.offer(self.settled(Settlement::Working), SETTLE_BYTES, None));
+    /// Settles or extends a delivery for its handler. The deliveries in flight bound the queue.
+    pub(super) fn conclude(&self, how: Settlement) {
+        if self.mark(&how).is_ok() {
+            self.settler.lane.push(self.settled(how), SETTLE_BYTES, None);
+        }
     }
 
     /// Key of the delivery in the state machine of a subscription.
     pub(super) fn key(&self) -> (u64, u64) {
         (self.event.sequence(), self.ticket)
-    }
-
-    pub(super) fn is_settled(&self) -> bool {
-        self.is_settled.load(Ordering::Acquire)
     }
 
     fn mark(&self, how: &Settlement) -> Result<(), Error> {
@@ -263,8 +271,20 @@ type SettleCallback = Option<Teller<()>>;
 
 /// Stores the settlements of one consumer.
 pub(super) struct Settler {
-    lane: Arc<Batcher<Settle, SettleCallback, ()>>,
+    pub lane: Arc<Batcher<Settle, SettleCallback, ()>>,
     troubles: Arc<SettleFailures>,
+    pub store: Arc<SettlementStore>,
+}
+
+/// The calls that store settlements.
+pub(super) struct SettlementStore {
+    pub home: Arc<dyn Home>,
+    pub stream: String,
+    pub consumer: String,
+    runner: Arc<Runner>,
+    /// False: an outage is waited out.
+    has_ended: AtomicBool,
+    stops: Wakers,
 }
 
 /// Failures of settlements in the background.
@@ -276,15 +296,33 @@ struct SettleFailures {
 }
 
 impl Settler {
-    pub fn new(home: &Arc<dyn Home>, stream: &str, consumer: &str) -> Arc<Self> {
-        let (home, stream, consumer) = (Arc::clone(home), stream.to_owned(), consumer.to_owned());
+    /// A settler that waits an outage out, or reports it.
+    pub fn new(
+        home: &Arc<dyn Home>,
+        stream: &str,
+        consumer: &str,
+        runner: &Arc<Runner>,
+        is_patient: bool,
+    ) -> Arc<Self> {
+        let store = Arc::new(SettlementStore {
+            home: Arc::clone(home),
+            stream: stream.to_owned(),
+            consumer: consumer.to_owned(),
+            runner: Arc::clone(runner),
+            has_ended: AtomicBool::new(!is_patient),
+            stops: Wakers::default(),
+        });
         let troubles = Arc::<SettleFailures>::default();
-        let noted = Arc::clone(&troubles);
-        let store = move |settled| home.settle(&stream, &consumer, settled);
-        Arc::new(Self {
-            lane: Batcher::new(SETTLED_MAX, store, move |callbacks, results| noted.note(callbacks, results)),
-            troubles,
-        })
+        let (noted, stores) = (Arc::clone(&troubles), Arc::clone(&store));
+        let store_batch = move |settled| stores.store(settled);
+        let lane = Batcher::new(SETTLED_MAX, store_batch, move |callbacks, results| noted.note(callbacks, results));
+        Arc::new(Self { lane, troubles, store })
+    }
+
+    /// Gives up what an outage holds back.
+    pub fn end(&self) {
+        self.store.has_ended.store(true, Ordering::Release);
+        self.store.stops.wake();
     }
 
     /// Fails once after acks that could not be stored.
@@ -299,7 +337,34 @@ impl Settler {
     /// Waits until everything is stored.
     pub fn flushed(self: &Arc<Self>) -> Pending<()> {
         let settler = Arc::clone(self);
-        Pending::new(std::future::poll_fn(move |context| settler.lane.poll_idle(context).map(|()| settler.check())))
+        Pending::new(poll_fn(move |context| settler.lane.poll_idle(context).map(|()| settler.check())))
+    }
+}
+
+impl SettlementStore {
+    fn store(self: &Arc<Self>, settled: Vec<Settle>) -> Answer<Vec<HomeResult<()>>> {
+        let (teller, stored) = answer();
+        let this = Arc::clone(self);
+        InlineTask::spawn(Box::pin(async move { drop(teller.tell(this.attempts(settled).await)) }));
+        stored
+    }
+
+    async fn attempts(&self, settled: Vec<Settle>) -> HomeResult<Vec<HomeResult<()>>> {
+        let mut pauses = RetryPause::default();
+        loop {
+            let result = self.home.settle(&self.stream, &self.consumer, settled.clone()).await;
+            let is_passing = result.as_ref().is_err_and(|error| !is_final(error));
+            if !is_passing || self.has_ended.load(Ordering::Acquire) {
+                return result;
+            }
+            let pause = pauses.begin(&self.runner);
+            poll_fn(|context| {
+                self.stops.add(context.waker());
+                let is_over = pause.is_over(context) || self.has_ended.load(Ordering::Acquire);
+                if is_over { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        }
     }
 }
 

@@ -74,7 +74,7 @@ pub use crate::commands::{
 };
 pub use bucket::{Bucket, BucketOptions, Entry, Watch};
 pub use consumer::{Consumer, ConsumerOptions};
-pub use durable::DurableHandler;
+pub use durable::{DurableHandler, find_stream};
 pub use event::{DeadEvent, Delivery, Event};
 pub use home_server::HomeServer;
 pub use home_slot::HomeSlot;
@@ -85,14 +85,16 @@ pub use publisher::{NotStored, Publisher};
 pub use replay::{ReadOptions, Replay};
 pub use schedule::Schedule;
 pub use stream::{Stream, StreamOptions};
+pub use subscription::{DeliveryHandler, DeliveryWorker, DurableSubscription, SubscriptionOptions};
 pub use tidewire_backend::home::{
     Ack, BucketInfo, Capabilities, Capability, Change, Compact, ConsumerInfo, Durability, Full, Home, Order,
     Settlement, Start, StreamInfo,
 };
 
+pub(crate) use durable::ServedDurable;
+pub(crate) use errors::is_final;
 pub(crate) use home_request::refused;
 pub(crate) use service::{StopSignal, service};
-pub(crate) use subscription::DurableSubscription;
 
 use crate::delay::until;
 use crate::error::Error;

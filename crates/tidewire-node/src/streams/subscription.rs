@@ -1,76 +1,80 @@
-//! The durable subscription of a served instance: it fetches, handles and settles the events of one
-//! consumer.
+//! Durable subscriptions: the events of one consumer are fetched, handed to workers, and settled.
 
 use std::collections::HashMap;
-use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use tidewire_backend::home::pending_answer::{self, PendingAnswer};
-use tidewire_backend::home::{self, Fetch, Home, HomeError, HomeErrorKind};
+use tidewire_backend::home::{self, Fault, Fetch, Home, HomeError, Settlement};
 use tidewire_core::stream::subscription::{Delivery as Key, Options, Outcome, Subscription, Verdict};
+use tidewire_engine::EngineHandle;
 use tidewire_engine::raw::Mutex;
-use tidewire_proto::generated::errors::ErrorCode;
 
-use super::consumer::Consumer;
-use super::durable::{DurableHandler, Handled};
-use super::event::{Delivery, Settler};
-use super::{LONG_WAIT_US, PAGE, PAGE_BYTES, micros};
-use crate::delay::Delay;
-use crate::error::Error;
+use super::errors::is_final;
+use super::event::{Delivery, SettlementStore, Settler};
+use super::{PAGE, PAGE_BYTES, micros};
+use crate::delay::{Delay, Recurrence, RetryPause};
+use crate::node::Node;
 use crate::node::core::{Core, Runner};
 use crate::node::options::Log;
-use crate::pending::{ResultSlot, Wakers};
-use crate::services::current_service::handling;
-use crate::services::failure::Failure;
-use crate::services::inbound_call::{Ended, InboundCallState};
-use crate::services::instance::{Counts, ServiceInstance};
+use crate::pending::Wakers;
 
-/// Pause before a retry at an unreachable storage backend: at first, and at most. A restored link
-/// ends the pause.
-const FIRST_WAIT: Duration = Duration::from_millis(50);
-const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// How events are handled.
+#[derive(Clone, Debug)]
+pub struct SubscriptionOptions {
+    /// The handler, for the log.
+    pub title: String,
+    /// How many events are handled at once.
+    pub concurrency: u32,
+    /// Deliveries of the consumer that may be in flight.
+    pub max_in_flight: u32,
+    /// The ack wait of the consumer.
+    pub ack_wait_us: u64,
+    /// How long one fetch waits at most.
+    pub wait: Duration,
+}
 
-/// Runs one durable handler, until its service stops and its fetched events have ended.
-pub(crate) struct DurableSubscription {
-    title: String,
-    handler: DurableHandler,
-    home: Arc<dyn Home>,
-    runner: Arc<Runner>,
-    /// Told when its consumer is there, or why not.
-    pub opened: Arc<ResultSlot<()>>,
-    /// Set when its consumer is there.
-    place: Mutex<Option<ConsumerHandle>>,
+/// Runs the workers of a subscription.
+pub trait DeliveryHandler: Send + Sync {
+    /// Runs workers, each until it has no delivery left. Dropping one returns its delivery.
+    fn start(&self, workers: Vec<DeliveryWorker>);
+}
+
+/// Deliveries of one consumer to one handler. It ends once it was [drained](Self::drain) and
+/// nothing is left.
+pub struct DurableSubscription {
+    pub(super) options: SubscriptionOptions,
+    pub(super) runner: Arc<Runner>,
+    /// Called when the subscription may be idle.
+    changed: Box<dyn Fn() + Send + Sync>,
+    pub(super) log: Log,
+    /// Set once its consumer is known.
+    settler: OnceLock<Arc<Settler>>,
     /// Protects fetched events. Nothing is called under it.
     state: Mutex<State>,
     /// Woken when there is something to do for the task that fetches.
     wakers: Wakers,
-    is_leaving: AtomicBool,
-    is_over: AtomicBool,
-    log: Log,
-}
-
-/// Where its events are.
-#[derive(Clone)]
-struct ConsumerHandle {
-    stream: Arc<str>,
-    consumer: Arc<str>,
-    settler: Arc<Settler>,
+    /// Woken when running handlers are to end.
+    cuts: Wakers,
+    fetched: AtomicU64,
+    handled: AtomicU64,
+    returned: AtomicU64,
 }
 
 struct State {
     machine: Subscription,
     /// Those that wait for their handlers.
     deliveries: HashMap<Key, Arc<Delivery>>,
-    /// Events with running handlers.
-    running: HashMap<Key, Arc<InboundCallState>>,
-    /// Tasks that handle deliveries, one after the other.
-    tasks: u32,
+    /// Workers that handle deliveries, one after the other.
+    workers: u32,
+    is_draining: bool,
     is_cut: bool,
+    is_over: bool,
     began: Instant,
 }
 
@@ -78,36 +82,32 @@ impl State {
     fn now_us(&self) -> u64 {
         micros(self.began.elapsed())
     }
-
-    fn begin(&mut self, now_us: u64) -> Option<(Arc<Delivery>, Arc<InboundCallState>)> {
-        let key = self.machine.begin(now_us)?;
-        let exchange = InboundCallState::new(0);
-        if self.is_cut {
-            exchange.end(Ended::Stopping);
-        }
-        self.running.insert(key, Arc::clone(&exchange));
-        self.deliveries.remove(&key).map(|delivery| (delivery, exchange))
-    }
 }
 
-/// State of the fetching task.
-#[derive(Default)]
-struct Fetching {
+/// State of the task that fetches.
+struct Fetcher {
+    settler: Arc<Settler>,
+    handler: Box<dyn DeliveryHandler>,
+    /// The node whose hub has the storage backend.
+    node: Option<Weak<Core>>,
     pending: Option<PendingAnswer<Vec<home::Delivery>>>,
-    /// The next time at which deliveries are extended.
-    extend: Option<(u64, Delay)>,
-    /// After a fetch that failed.
+    extension: Recurrence,
     pause: Option<Delay>,
-    wait: Duration,
+    retries: RetryPause,
     /// True if there was no link to the hub at the last look.
     was_lost: bool,
+    /// False from a fetch that brought events until everything is settled.
+    was_idle: bool,
     /// Reported count of events that were handled too late.
     stale: u64,
 }
 
-impl Fetching {
-    /// Notes whether there is a link to the hub: one that is back ends the pause.
-    fn link(&mut self, is_joined: bool) {
+impl Fetcher {
+    /// Looks at the link to the hub: a restored link ends the pause.
+    fn look_at_link(&mut self, context: &Context<'_>) {
+        let Some(core) = self.node.as_ref().and_then(Weak::upgrade) else { return };
+        core.rejoined.add(context.waker());
+        let is_joined = core.link.joined().is_some();
         if std::mem::replace(&mut self.was_lost, !is_joined) && is_joined {
             self.pause = None;
         }
@@ -115,165 +115,190 @@ impl Fetching {
 }
 
 impl DurableSubscription {
-    pub fn new(core: &Core, home: Arc<dyn Home>, service: &str, handler: DurableHandler) -> Result<Arc<Self>, Error> {
-        let (_, settings) = handler.settings()?;
+    /// A subscription in a storage backend that another part of the process owns. The engine
+    /// watches its times. It begins with [`begin`](Self::begin).
+    pub fn of(
+        engine: EngineHandle,
+        options: SubscriptionOptions,
+        changed: Box<dyn Fn() + Send + Sync>,
+        log: Box<dyn Fn(&str) + Send + Sync>,
+    ) -> Arc<Self> {
+        Self::new(Arc::new(Runner::inline(engine)), options, changed, Arc::from(log))
+    }
+
+    pub(crate) fn new(
+        runner: Arc<Runner>,
+        options: SubscriptionOptions,
+        changed: Box<dyn Fn() + Send + Sync>,
+        log: Log,
+    ) -> Arc<Self> {
         let machine = Subscription::new(Options {
-            concurrency: handler.concurrency,
-            batch_max: settings.max_in_flight.min(PAGE),
-            ack_wait_us: settings.ack_wait_us,
-            hold_us: 0,
+            concurrency: options.concurrency,
+            batch_max: options.max_in_flight.min(PAGE),
+            ack_wait_us: options.ack_wait_us,
         });
         let state = State {
             machine,
             deliveries: HashMap::new(),
-            running: HashMap::new(),
-            tasks: 0,
+            workers: 0,
+            is_draining: false,
             is_cut: false,
+            is_over: false,
             began: Instant::now(),
         };
-        Ok(Arc::new(Self {
-            title: format!("{service}.{}", handler.consumer()),
-            handler,
-            home,
-            runner: Arc::clone(&core.runner),
-            opened: Arc::default(),
-            place: Mutex::new(None),
+        Arc::new(Self {
+            options,
+            runner,
+            changed,
+            log,
+            settler: OnceLock::new(),
             state: Mutex::new(state),
             wakers: Wakers::default(),
-            is_leaving: AtomicBool::new(false),
-            is_over: AtomicBool::new(false),
-            log: Arc::clone(&core.log),
-        }))
+            cuts: Wakers::default(),
+            fetched: AtomicU64::new(0),
+            handled: AtomicU64::new(0),
+            returned: AtomicU64::new(0),
+        })
     }
 
-    /// The configured name of its consumer.
-    pub fn name(&self) -> &str {
-        self.handler.consumer()
-    }
-
-    /// Its consumer, to look at; None before that is there.
-    pub fn consumer(&self) -> Option<Consumer> {
-        let place = self.place.lock().clone()?;
-        Some(Consumer::new(&self.home, &self.runner, &place.stream, &place.consumer, 1))
-    }
-
-    /// Finds its stream, makes or finds its consumer, and handles its events from then on.
-    pub fn begin(self: &Arc<Self>, core: &Arc<Core>, host: &Arc<ServiceInstance>) {
-        let (this, core, host) = (Arc::clone(self), Arc::downgrade(core), Arc::clone(host));
-        let runner = Arc::clone(&self.runner);
+    /// Handles the events of a consumer from now on. `node` is the one whose hub has the storage
+    /// backend, if a hub has it.
+    pub fn begin(
+        self: &Arc<Self>,
+        home: Arc<dyn Home>,
+        (stream, consumer): (&str, &str),
+        node: Option<&Node>,
+        handler: Box<dyn DeliveryHandler>,
+    ) {
+        let node = node.map(|node| Arc::downgrade(node.core()));
+        let settler = Settler::new(&home, stream, consumer, &self.runner, true);
+        let settler = Arc::clone(self.settler.get_or_init(|| settler));
+        let mut fetcher = Fetcher {
+            settler,
+            handler,
+            node,
+            pending: None,
+            extension: Recurrence::default(),
+            pause: None,
+            retries: RetryPause::default(),
+            was_lost: false,
+            was_idle: true,
+            stale: 0,
+        };
+        let this = Arc::clone(self);
         self.runner.spawn(Box::pin(async move {
-            runner.beat();
-            match this.open().await {
-                Ok(place) => {
-                    *this.place.lock() = Some(place.clone());
-                    this.opened.end(Ok(()));
-                    let mut fetching = Fetching::default();
-                    poll_fn(|context| {
-                        // A restored link ends the pause.
-                        let is_joined = core.upgrade().is_none_or(|core| {
-                            core.rejoined.add(context.waker());
-                            core.link.joined().is_some()
-                        });
-                        fetching.link(is_joined);
-                        this.poll(&host, &place, &mut fetching, context)
-                    })
-                    .await;
-                    if let Err(error) = place.settler.flushed().await {
-                        (this.log)(&format!(
-                            "{}: what was said of events is not stored, they come again: {error}",
-                            this.title
-                        ));
-                    }
-                }
-                Err(error) => this.opened.end(Err(error)),
-            }
-            this.is_over.store(true, Ordering::Release);
-            runner.ended.wake();
+            this.runner.beat();
+            poll_fn(|context| this.poll(&mut fetcher, context)).await;
+            this.over();
         }));
     }
 
-    async fn open(&self) -> Result<ConsumerHandle, Error> {
-        let (stream, settings) = self.handler.settings()?;
-        let stream = match stream {
-            Some(stream) => stream,
-            None => self.find().await?,
-        };
-        let info = self.home.create_consumer(&stream, settings).await?;
-        let settler = Settler::new(&self.home, &stream, &info.settings.name);
-        Ok(ConsumerHandle { stream: stream.into(), consumer: info.settings.name.into(), settler })
-    }
-
-    /// The one stream that takes its subjects.
-    async fn find(&self) -> Result<String, Error> {
-        let (pattern, title) = (self.handler.pattern()?, &self.title);
-        let takes = |patterns: &[tidewire_proto::subject::Pattern]| patterns.iter().any(|one| one.overlaps(&pattern));
-        let streams = self.home.list_streams().await?.into_iter();
-        let mut names: Vec<_> =
-            streams.filter(|info| takes(&info.settings.subjects)).map(|info| info.settings.name).collect();
-        match names.len() {
-            1 => Ok(names.remove(0)),
-            0 => {
-                let fix = "make one with Node::stream_with before it is served";
-                Err(Error::new(ErrorCode::NotFound, format!("{title}: no stream takes {:?}: {fix}", pattern.as_str())))
-            }
-            _ => {
-                let text = format!("{title}: the streams {} take {:?}", names.join(", "), pattern.as_str());
-                Err(Error::invalid(format!("{text}: say which with DurableHandler::stream")))
-            }
-        }
+    /// Ends it before it has begun, or once nothing is left.
+    pub(crate) fn over(&self) {
+        self.state.lock().is_over = true;
+        self.tell();
     }
 
     /// Fetches nothing more. Fetched events are still handled.
-    pub fn leave(&self) {
-        self.is_leaving.store(true, Ordering::Release);
-        self.state.lock().machine.drain();
+    pub fn drain(&self) {
+        {
+            let state = &mut *self.state.lock();
+            state.is_draining = true;
+            state.machine.drain();
+        }
         self.wakers.wake();
     }
 
-    /// Cancels running handlers, and returns all fetched events.
+    /// Begins nothing more, interrupts running handlers, and returns all fetched events.
     pub fn cut(&self) {
-        let (back, running): (Vec<_>, Vec<_>) = {
+        let back: Vec<_> = {
             let state = &mut *self.state.lock();
             state.is_cut = true;
             let back = state.machine.cut();
-            let back = back.into_iter().filter_map(|key| state.deliveries.remove(&key)).collect();
-            (back, state.running.values().map(Arc::clone).collect())
+            back.into_iter().filter_map(|key| state.deliveries.remove(&key)).collect()
         };
-        back.iter().for_each(|delivery| delivery.release());
-        running.iter().for_each(|exchange| exchange.end(Ended::Stopping));
-        self.leave();
+        self.give_back(&back);
+        self.cuts.wake();
+        self.drain();
     }
 
-    /// True once it has ended.
+    /// Drops everything: nobody waits for it any more.
+    pub fn end(&self) {
+        if let Some(settler) = self.settler.get() {
+            settler.end();
+        }
+        self.over();
+        self.wakers.wake();
+    }
+
+    /// True if nothing is queued, handled or to be settled.
+    pub fn is_idle(&self) -> bool {
+        self.state.lock().machine.counts() == (0, 0) && self.settler.get().is_none_or(|settler| settler.lane.is_idle())
+    }
+
+    /// True once it has ended, and everything is settled.
     pub fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+        let state = self.state.lock();
+        state.is_over && state.workers == 0
     }
 
-    /// Fetches and extends. Ready when it has left, and nothing is left.
-    fn poll(
-        self: &Arc<Self>,
-        host: &Arc<ServiceInstance>,
-        place: &ConsumerHandle,
-        fetching: &mut Fetching,
-        context: &mut Context<'_>,
-    ) -> Poll<()> {
+    /// Numbers of fetched, handled and returned deliveries. A failed one is returned.
+    pub fn counts(&self) -> [u64; 3] {
+        [&self.fetched, &self.handled, &self.returned].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Ready once running handlers are to end.
+    pub(crate) fn poll_cut(&self, context: &Context<'_>) -> Poll<()> {
+        self.cuts.add(context.waker());
+        if self.state.lock().is_cut { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn tell(&self) {
+        self.runner.ended.wake();
+        (self.changed)();
+    }
+
+    fn give_back(&self, deliveries: &[Arc<Delivery>]) {
+        self.returned.fetch_add(deliveries.len() as u64, Ordering::Relaxed);
+        deliveries.iter().for_each(|delivery| delivery.conclude(Settlement::Release));
+    }
+
+    /// Fetches and extends. Ready once it has drained, and everything is settled.
+    fn poll(self: &Arc<Self>, fetcher: &mut Fetcher, context: &mut Context<'_>) -> Poll<()> {
         self.wakers.add(context.waker());
-        self.troubles(place, fetching);
+        fetcher.look_at_link(context);
+        self.troubles(fetcher);
+        let fetches = self.poll_fetches(fetcher, context);
+        let is_settled = fetcher.settler.lane.poll_idle(context).is_ready();
+        let (is_idle, is_over) = {
+            let state = self.state.lock();
+            (is_settled && state.machine.counts() == (0, 0), state.is_over)
+        };
+        if is_over || (fetches.is_ready() && is_settled) {
+            return Poll::Ready(());
+        }
+        if is_idle && !std::mem::replace(&mut fetcher.was_idle, true) {
+            self.tell();
+        }
+        Poll::Pending
+    }
+
+    fn poll_fetches(self: &Arc<Self>, fetcher: &mut Fetcher, context: &mut Context<'_>) -> Poll<()> {
         loop {
-            let is_leaving = self.is_leaving.load(Ordering::Acquire);
-            if is_leaving && fetching.pending.take().is_some() {
+            let is_draining = self.state.lock().is_draining;
+            if is_draining && fetcher.pending.take().is_some() {
                 // Events on their way go back as the fetch is dropped.
                 self.state.lock().machine.fetched(&[], 0);
             }
-            self.extend(fetching, context);
-            if !is_leaving && fetching.pause.as_ref().is_some_and(|pause| !pause.is_over(context)) {
+            self.extend(fetcher, context);
+            if !is_draining && fetcher.pause.as_ref().is_some_and(|pause| !pause.is_over(context)) {
                 return Poll::Pending;
             }
-            fetching.pause = None;
-            if fetching.pending.is_none() {
+            fetcher.pause = None;
+            if fetcher.pending.is_none() {
                 let credit = {
                     let state = &mut *self.state.lock();
-                    if state.machine.is_over() && state.tasks == 0 {
+                    if state.machine.is_over() && state.workers == 0 {
                         return Poll::Ready(());
                     }
                     let now_us = state.now_us();
@@ -282,187 +307,154 @@ impl DurableSubscription {
                 if credit == 0 {
                     return Poll::Pending;
                 }
-                let fetch = Fetch { max_messages: credit, max_bytes: PAGE_BYTES, wait_us: LONG_WAIT_US };
-                fetching.pending = Some(pending_answer::fetch(&self.home, &place.stream, &place.consumer, fetch));
+                let wait_us = micros(self.options.wait);
+                let fetch = Fetch { max_messages: credit, max_bytes: PAGE_BYTES, wait_us };
+                let SettlementStore { home, stream, consumer, .. } = &*fetcher.settler.store;
+                fetcher.pending = Some(pending_answer::fetch(home, stream, consumer, fetch));
             }
-            let Some(pending) = &mut fetching.pending else { continue };
+            let Some(pending) = &mut fetcher.pending else { continue };
             let Poll::Ready(fetched) = Pin::new(pending).poll(context) else { return Poll::Pending };
-            fetching.pending = None;
+            fetcher.pending = None;
             match fetched {
                 Ok(fetched) => {
-                    fetching.wait = Duration::ZERO;
-                    self.fetched(host, place, fetched);
+                    fetcher.retries = RetryPause::default();
+                    self.fetched(fetcher, fetched);
                 }
                 Err(error) => {
-                    self.fetched(host, place, Vec::new());
-                    self.failed(fetching, &error);
+                    self.fetched(fetcher, Vec::new());
+                    self.failed(fetcher, &error);
                 }
             }
         }
     }
 
     /// Reports failures of settlements.
-    fn troubles(&self, place: &ConsumerHandle, fetching: &mut Fetching) {
-        if let Err(error) = place.settler.check() {
-            (self.log)(&format!("{}: what was said of events is not stored, and they come again: {error}", self.title));
+    fn troubles(&self, fetcher: &mut Fetcher) {
+        let title = &self.options.title;
+        if let Err(error) = fetcher.settler.check() {
+            (self.log)(&format!("{title}: its settlements are not stored, and their events come again: {error}"));
         }
-        let stale = place.settler.stale();
-        if stale > fetching.stale {
-            let fix = "they were delivered again; allow more with ConsumerOptions::ack_wait";
-            (self.log)(&format!("{}: {} events were handled too late: {fix}", self.title, stale - fetching.stale));
-            fetching.stale = stale;
+        let stale = fetcher.settler.stale();
+        if stale > fetcher.stale {
+            let fix = "they were delivered again; allow more with ack_wait";
+            (self.log)(&format!("{title}: {} events were handled too late: {fix}", stale - fetcher.stale));
+            fetcher.stale = stale;
         }
     }
 
-    /// Queues fetched events, and starts tasks to handle them.
-    fn fetched(self: &Arc<Self>, host: &Arc<ServiceInstance>, place: &ConsumerHandle, fetched: Vec<home::Delivery>) {
-        let fetched: Vec<_> = fetched.into_iter().map(|raw| Arc::new(Delivery::new(raw, &place.settler))).collect();
-        let (tasks, back) = {
+    /// Queues fetched events, and starts workers for them.
+    fn fetched(self: &Arc<Self>, fetcher: &mut Fetcher, fetched: Vec<home::Delivery>) {
+        fetcher.was_idle &= fetched.is_empty();
+        self.fetched.fetch_add(fetched.len() as u64, Ordering::Relaxed);
+        let fetched: Vec<_> = fetched.into_iter().map(|raw| Arc::new(Delivery::new(raw, &fetcher.settler))).collect();
+        let (workers, back) = {
             let state = &mut *self.state.lock();
             let now_us = state.now_us();
             let keys: Vec<_> = fetched.iter().map(|delivery| delivery.key()).collect();
             let back = state.machine.fetched(&keys, now_us);
             state.deliveries.extend(keys.into_iter().zip(fetched));
             let queued = u32::try_from(state.machine.counts().0).unwrap_or(u32::MAX);
-            let tasks = queued.min(self.handler.concurrency.saturating_sub(state.tasks));
-            state.tasks += tasks;
-            (tasks, back.into_iter().filter_map(|key| state.deliveries.remove(&key)).collect::<Vec<_>>())
+            let workers = queued.min(self.options.concurrency.saturating_sub(state.workers));
+            state.workers += workers;
+            (workers, back.into_iter().filter_map(|key| state.deliveries.remove(&key)).collect::<Vec<_>>())
         };
-        back.iter().for_each(|delivery| delivery.release());
-        for _ in 0..tasks {
-            let (mut at_work, host) =
-                (DeliveryWorker { subscription: Arc::clone(self), has_left: false }, Arc::clone(host));
-            self.runner.spawn(Box::pin(async move {
-                at_work.subscription.runner.beat();
-                while let Some((delivery, exchange)) = at_work.next() {
-                    at_work.subscription.handle(&host, &delivery, &exchange).await;
-                }
-            }));
+        self.give_back(&back);
+        if workers > 0 {
+            let worker = |_| DeliveryWorker { subscription: Arc::clone(self), delivery: None, has_left: false };
+            fetcher.handler.start((0..workers).map(worker).collect());
         }
     }
 
     /// After a fetch that failed: it is made again after a while, unless that makes no sense.
-    fn failed(&self, fetching: &mut Fetching, error: &HomeError) {
-        use HomeErrorKind::{Closed, Denied, Differs, Invalid, NotFound, Unsupported};
-        if matches!(error.kind(), Invalid | Denied | NotFound | Differs | Unsupported | Closed) {
-            if !self.is_leaving.load(Ordering::Acquire) {
-                (self.log)(&format!("{}: it handles no more events: {error}", self.title));
+    fn failed(&self, fetcher: &mut Fetcher, error: &HomeError) {
+        let title = &self.options.title;
+        if is_final(error) {
+            if !self.state.lock().is_draining {
+                (self.log)(&format!("{title}: it handles no more events: {error}"));
             }
-            return self.leave();
+            return self.drain();
         }
-        if fetching.wait.is_zero() {
-            (self.log)(&format!("{}: its events can't be fetched, and it tries again: {error}", self.title));
+        if fetcher.retries.is_first() {
+            (self.log)(&format!("{title}: its events can't be fetched, and it tries again: {error}"));
         }
-        fetching.wait = (fetching.wait * 2).clamp(FIRST_WAIT, LONGEST_WAIT);
-        fetching.pause = Some(Delay::begin(&self.runner, fetching.wait));
+        fetcher.pause = Some(fetcher.retries.begin(&self.runner));
     }
 
     /// Extends the ack wait of queued events, and schedules the next extension.
-    fn extend(&self, fetching: &mut Fetching, context: &Context<'_>) {
-        loop {
-            let (now_us, due, next_us) = {
+    fn extend(&self, fetcher: &mut Fetcher, context: &Context<'_>) {
+        fetcher.extension.poll(&self.runner, context, || {
+            let (due, wait) = {
                 let state = &mut *self.state.lock();
                 let now_us = state.now_us();
                 let due = state.machine.extend(now_us);
                 let due: Vec<_> = due.iter().filter_map(|key| state.deliveries.get(key)).map(Arc::clone).collect();
-                (now_us, due, state.machine.next_deadline_us())
+                (due, state.machine.next_deadline_us().map(|at_us| at_us.saturating_sub(now_us)))
             };
-            due.iter().for_each(|delivery| delivery.extend());
-            let Some(next_us) = next_us else { return fetching.extend = None };
-            if fetching.extend.as_ref().is_none_or(|(at_us, _)| *at_us != next_us) {
-                let wait = Duration::from_micros(next_us.saturating_sub(now_us));
-                fetching.extend = Some((next_us, Delay::begin(&self.runner, wait)));
-            }
-            if fetching.extend.as_ref().is_some_and(|(_, pause)| !pause.is_over(context)) {
-                return;
-            }
-            fetching.extend = None;
-        }
-    }
-
-    /// Handles one delivery, and settles it.
-    async fn handle(&self, host: &ServiceInstance, delivery: &Arc<Delivery>, exchange: &InboundCallState) {
-        Counts::add(&host.counts.events);
-        let begun = handling(host, || {
-            let begin = || (self.handler.handles)(Arc::clone(delivery));
-            catch_unwind(AssertUnwindSafe(begin)).unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)))
+            due.iter().for_each(|delivery| delivery.conclude(Settlement::Working));
+            wait.map(Duration::from_micros)
         });
-        let done = match begun {
-            Ok(handled) => run(host, handled, exchange).await,
-            Err(failure) => Some(Err(failure)),
-        };
-        if let Some(Err(failure)) = &done {
-            Counts::add(&host.counts.event_errors);
-            let (sequence, subject) = (delivery.sequence(), delivery.subject());
-            (self.log)(&format!("{}: event {sequence} on {subject:?} failed: {failure:?}", self.title));
-        }
-        let outcome = match &done {
-            _ if delivery.is_settled() => Outcome::Settled,
-            None => Outcome::Interrupted,
-            Some(Ok(())) => Outcome::Returned,
-            Some(Err(_)) => Outcome::Raised,
-        };
-        let verdict = {
-            let mut state = self.state.lock();
-            state.running.remove(&delivery.key());
-            state.machine.ended(delivery.key(), outcome)
-        };
-        // Settlements wait for capacity. The settler reports one that cannot be stored, and the
-        // event is redelivered.
-        match (verdict, done) {
-            (Verdict::Ack, _) => drop(delivery.ack().await),
-            (Verdict::Fail, Some(Err(failure))) => drop(delivery.fail(failure.line()).await),
-            (Verdict::Fail, _) => drop(delivery.nak().await),
-            (Verdict::GiveBack, _) => delivery.release(),
-            (Verdict::Nothing, _) => {}
-        }
     }
 }
 
-/// Runs a handler. None: it was cut.
-async fn run(host: &ServiceInstance, mut handled: Handled, exchange: &InboundCallState) -> Option<Result<(), Failure>> {
-    poll_fn(|context| {
-        if exchange.poll_ended(context).is_ready() {
-            return Poll::Ready(None);
-        }
-        match handling(host, || catch_unwind(AssertUnwindSafe(|| handled.as_mut().poll(context)))) {
-            Ok(polled) => polled.map(Some),
-            Err(panic) => Poll::Ready(Some(Err(Failure::of_panic(&*panic)))),
-        }
-    })
-    .await
+impl fmt::Debug for DurableSubscription {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "DurableSubscription({})", self.options.title)
+    }
 }
 
-/// A task that handles deliveries, one after the other.
-struct DeliveryWorker {
+/// Takes the deliveries of a subscription, one after the other.
+#[derive(Debug)]
+pub struct DeliveryWorker {
     subscription: Arc<DurableSubscription>,
+    delivery: Option<Arc<Delivery>>,
     has_left: bool,
 }
 
 impl DeliveryWorker {
-    /// The next delivery to handle. None: the task ends, and the next fetch starts another.
-    fn next(&mut self) -> Option<(Arc<Delivery>, Arc<InboundCallState>)> {
-        let next = {
+    /// Takes the next delivery to handle. None: the worker is done, and the next fetch starts one.
+    pub fn begin(&mut self) -> Option<Arc<Delivery>> {
+        let (delivery, is_last) = {
             let state = &mut *self.subscription.state.lock();
-            let now_us = state.now_us();
-            state.begin(now_us).or_else(|| {
-                state.tasks -= 1;
-                self.has_left = true;
-                None
-            })
+            let key = if self.has_left { None } else { state.machine.begin() };
+            if key.is_none() && !std::mem::replace(&mut self.has_left, true) {
+                state.workers -= 1;
+            }
+            (key.and_then(|key| state.deliveries.remove(&key)), state.machine.counts().0 == 0)
         };
-        if next.is_none() {
+        self.delivery.clone_from(&delivery);
+        // With the last one queued, free workers need another fetch.
+        if is_last && (delivery.is_none() || self.subscription.options.concurrency > 1) {
             self.subscription.wakers.wake();
         }
-        next
+        delivery
+    }
+
+    /// Settles the delivery whose handler has ended.
+    pub fn end(&mut self, outcome: Outcome, fault: Option<Fault>) {
+        let Some(delivery) = self.delivery.take() else { return };
+        let outcome = if delivery.is_settled.load(Ordering::Acquire) { Outcome::Settled } else { outcome };
+        let subscription = &self.subscription;
+        let count = match outcome {
+            Outcome::Returned | Outcome::Settled => &subscription.handled,
+            Outcome::Raised | Outcome::Interrupted => &subscription.returned,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        let verdict = subscription.state.lock().machine.ended(delivery.key(), outcome);
+        match verdict {
+            Verdict::Ack => delivery.conclude(Settlement::Ack),
+            Verdict::Fail => delivery.conclude(Settlement::Nak { delay_us: None, fault }),
+            Verdict::GiveBack => delivery.conclude(Settlement::Release),
+            Verdict::Nothing => {}
+        }
     }
 }
 
 impl Drop for DeliveryWorker {
     fn drop(&mut self) {
-        // The node ends, and runs no tasks any more.
+        self.end(Outcome::Interrupted, None);
         if !self.has_left {
-            self.subscription.state.lock().tasks -= 1;
+            self.subscription.state.lock().workers -= 1;
+            self.subscription.wakers.wake();
         }
     }
 }

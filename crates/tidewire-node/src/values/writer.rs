@@ -168,6 +168,14 @@ fn put<T, E: std::fmt::Debug>(written: Result<T, E>) -> Result<(), DecodeError> 
     Ok(())
 }
 
+macro_rules! widened {
+    ($($method:ident($from:ty) => $wide:ident;)*) => {$(
+        fn $method(self, value: $from) -> Result<(), DecodeError> {
+            self.$wide(value.into())
+        }
+    )*};
+}
+
 impl<'a> Serializer for &'a mut Writer {
     type Ok = ();
     type Error = DecodeError;
@@ -183,16 +191,14 @@ impl<'a> Serializer for &'a mut Writer {
         put(mp::write_bool(&mut self.head, value))
     }
 
-    fn serialize_i8(self, value: i8) -> Result<(), DecodeError> {
-        self.serialize_i64(value.into())
-    }
-
-    fn serialize_i16(self, value: i16) -> Result<(), DecodeError> {
-        self.serialize_i64(value.into())
-    }
-
-    fn serialize_i32(self, value: i32) -> Result<(), DecodeError> {
-        self.serialize_i64(value.into())
+    widened! {
+        serialize_i8(i8) => serialize_i64;
+        serialize_i16(i16) => serialize_i64;
+        serialize_i32(i32) => serialize_i64;
+        serialize_u8(u8) => serialize_u64;
+        serialize_u16(u16) => serialize_u64;
+        serialize_u32(u32) => serialize_u64;
+        serialize_f32(f32) => serialize_f64;
     }
 
     fn serialize_i64(self, value: i64) -> Result<(), DecodeError> {
@@ -207,18 +213,6 @@ impl<'a> Serializer for &'a mut Writer {
         self.serialize_i64(value)
     }
 
-    fn serialize_u8(self, value: u8) -> Result<(), DecodeError> {
-        self.serialize_u64(value.into())
-    }
-
-    fn serialize_u16(self, value: u16) -> Result<(), DecodeError> {
-        self.serialize_u64(value.into())
-    }
-
-    fn serialize_u32(self, value: u32) -> Result<(), DecodeError> {
-        self.serialize_u64(value.into())
-    }
-
     fn serialize_u64(self, value: u64) -> Result<(), DecodeError> {
         put(mp::write_uint(&mut self.head, value))
     }
@@ -226,10 +220,6 @@ impl<'a> Serializer for &'a mut Writer {
     fn serialize_u128(self, value: u128) -> Result<(), DecodeError> {
         let value = u64::try_from(value).map_err(|_| out_of_range(&value))?;
         self.serialize_u64(value)
-    }
-
-    fn serialize_f32(self, value: f32) -> Result<(), DecodeError> {
-        self.serialize_f64(value.into())
     }
 
     fn serialize_f64(self, value: f64) -> Result<(), DecodeError> {

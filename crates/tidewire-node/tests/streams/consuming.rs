@@ -7,7 +7,7 @@ use std::task::{Context, Wake};
 use std::time::{Duration, Instant};
 
 use tidewire_node::ErrorCode;
-use tidewire_node::streams::{Consumer, ConsumerOptions, Delivery, Message, Order, Settlement, Start, Stream};
+use tidewire_node::streams::{Consumer, ConsumerOptions, Delivery, Message, Settlement, Start, Stream};
 
 use crate::hubs::Place;
 use crate::support::{PATIENCE, in_time};
@@ -24,31 +24,6 @@ fn next(consumer: &mut Consumer) -> Delivery {
 
 fn at_once() -> ConsumerOptions {
     ConsumerOptions::all().backoff([])
-}
-
-#[test]
-fn those_who_take_from_one_consumer_share_its_events() {
-    let place = Place::new();
-    let orders = place.orders();
-    publish(&orders, 0..100);
-    let mut consumers: Vec<_> =
-        (0..2).map(|_| in_time(orders.consumer("billing", ConsumerOptions::all().max_in_flight(10)))).collect();
-    let mut seen = Vec::new();
-    while seen.len() < 100 {
-        for consumer in &mut consumers {
-            if let Some(event) = consumer.next_blocking_within(Duration::from_millis(1)).expect("it is fetched") {
-                in_time(event.ack());
-                seen.push(event.read::<u32>().expect("a number"));
-            }
-        }
-    }
-    seen.sort_unstable();
-    assert_eq!(seen, (0..100).collect::<Vec<_>>());
-    for consumer in consumers {
-        in_time(consumer.close());
-    }
-    let [info] = &in_time(orders.consumers())[..] else { panic!("there is one") };
-    assert_eq!((info.lag, info.in_flight, info.acked_to), (0, 0, 100));
 }
 
 #[test]
@@ -142,31 +117,6 @@ fn a_wait_that_is_dropped_loses_nothing() {
         in_time(event.ack());
     }
     assert!(billing.next_blocking_within(Duration::from_millis(20)).expect("it is asked").is_none());
-}
-
-#[test]
-fn a_key_that_fails_holds_back_itself_alone() {
-    let place = Place::new();
-    let orders = place.orders();
-    for (number, key) in ["anna", "poison", "anna", "poison"].into_iter().enumerate() {
-        in_time(orders.publish(Message::new("orders.x", &number).key(key)));
-    }
-    let options = ConsumerOptions::all().order(Order::Key).max_deliver(1);
-    let mut billing = in_time(orders.consumer("billing", options));
-    let mut handled = Vec::new();
-    while handled.len() < 3 {
-        let event = next(&mut billing);
-        match event.read::<usize>().expect("a number") {
-            1 => in_time(event.fail("no such customer")),
-            number => {
-                in_time(event.ack());
-                handled.push(number);
-            }
-        }
-    }
-    assert_eq!(handled.iter().filter(|number| *number % 2 == 0).collect::<Vec<_>>(), [&0, &2], "in order");
-    in_time(billing.flush());
-    assert_eq!(in_time(billing.info()).dead, 1);
 }
 
 #[test]

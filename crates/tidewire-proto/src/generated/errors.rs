@@ -4,452 +4,153 @@
 
 use core::fmt;
 
-/// Which error it is, the same in every language and on every wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorCode {
+/// The meaning, the name, the number, the code, the HTTP status, and whether to try again.
+macro_rules! errors {
+    ($(#[doc = $meaning:literal] $name:ident = $number:literal, $code:literal, $status:literal, $again:literal;)*) => {
+        /// Which error it is, the same in every language and on every wire.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum ErrorCode {
+            $(#[doc = $meaning] $name,)*
+        }
+
+        impl ErrorCode {
+            /// All codes, in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The stable code, in snake case.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $code,)* }
+            }
+
+            /// The name of the class in Python and TypeScript.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)* }
+            }
+
+            /// The stable number.
+            pub const fn number(self) -> u16 {
+                match self { $(Self::$name => $number,)* }
+            }
+
+            /// The status of the answer that reports it over HTTP.
+            pub const fn http_status(self) -> u16 {
+                match self { $(Self::$name => $status,)* }
+            }
+
+            /// True if a program may try the same call again after a pause.
+            pub const fn retryable(self) -> bool {
+                match self { $(Self::$name => $again,)* }
+            }
+
+            /// The meaning of the error, in one sentence.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$name => $meaning.trim_ascii(),)* }
+            }
+        }
+    };
+}
+
+errors! {
     /// The mailbox of the actor is full, and its overflow policy refuses the message.
-    MailboxFull,
+    MailboxFull = 1, "mailbox_full", 503, true;
     /// The actor is stopping or has stopped, and takes no more messages.
-    ActorStopped,
+    ActorStopped = 2, "actor_stopped", 503, false;
     /// No reply came before the deadline.
-    AskTimeout,
+    AskTimeout = 3, "ask_timeout", 504, true;
     /// Waiting would close a ring of actors that wait for each other.
-    AskCycle,
+    AskCycle = 4, "ask_cycle", 500, false;
     /// The handler ended without a reply and passed the reply slot to nobody.
-    NoReply,
+    NoReply = 5, "no_reply", 502, false;
     /// A live actor already has this name.
-    NameTaken,
+    NameTaken = 6, "name_taken", 409, false;
     /// No actor with this name or id is alive.
-    NoSuchTarget,
+    NoSuchTarget = 7, "no_such_target", 404, false;
     /// No dispatcher has this name.
-    UnknownDispatcher,
+    UnknownDispatcher = 8, "unknown_dispatcher", 500, false;
     /// An argument is not allowed; the message names it, its value and the allowed values.
-    InvalidArgument,
+    InvalidArgument = 9, "invalid_argument", 400, false;
     /// A subject or a pattern breaks the rules; the message names the token.
-    InvalidSubject,
+    InvalidSubject = 10, "invalid_subject", 400, false;
     /// The configuration is wrong; all its problems are listed at once.
-    ConfigError,
+    ConfigError = 11, "config_invalid", 500, false;
     /// The node was already started.
-    AlreadyStarted,
+    AlreadyStarted = 12, "already_started", 409, false;
     /// The node is shutting down or has shut down.
-    NodeStopped,
+    NodeStopped = 13, "node_stopped", 503, false;
     /// A limit of the node was reached; the message names it.
-    LimitExceeded,
+    LimitExceeded = 14, "limit_exceeded", 503, true;
     /// A handler on another node failed with an error that has no class here.
-    RemoteError,
+    RemoteError = 15, "remote_error", 500, false;
     /// The link to the other node was lost before an answer came.
-    LinkLost,
+    LinkLost = 16, "link_lost", 502, true;
     /// No subscriber answers requests on this subject now.
-    NoResponders,
+    NoResponders = 17, "no_responders", 503, true;
     /// The payload has more bytes than the link carries.
-    PayloadTooLarge,
+    PayloadTooLarge = 18, "payload_too_large", 413, false;
     /// The other side does not accept this token, or does not allow this operation with it.
-    Unauthorized,
+    Unauthorized = 19, "unauthorized", 403, false;
     /// The worker process ended during this task, and the task is not delivered again.
-    WorkerLost,
+    WorkerLost = 20, "worker_lost", 502, true;
     /// A worker process ended during this task, as often as the pool allows.
-    TaskQuarantined,
+    TaskQuarantined = 21, "task_quarantined", 500, false;
     /// The function ran longer than the pool's task_timeout; its worker was replaced.
-    TaskTimeout,
+    TaskTimeout = 22, "task_timeout", 504, false;
     /// The pool failed: its workers cannot start, or end repeatedly without a finished task.
-    PoolFailed,
+    PoolFailed = 23, "pool_failed", 503, false;
     /// The pool is stopping or has stopped, and takes no more tasks.
-    PoolStopped,
+    PoolStopped = 24, "pool_stopped", 503, false;
     /// The time to live of the message was over before its handler began.
-    MessageExpired,
+    MessageExpired = 25, "message_expired", 504, false;
     /// No handler of the agent accepts this message.
-    Unhandled,
+    Unhandled = 26, "unhandled", 500, false;
     /// Bytes from the other side break a rule of the protocol or of values; the message says which.
-    WireError,
+    WireError = 27, "wire_error", 502, false;
     /// The sides of a link speak no common version; the message says which side is older.
-    VersionMismatch,
+    VersionMismatch = 28, "version_mismatch", 502, false;
     /// The caller cancelled or has left.
-    CallCancelled,
+    CallCancelled = 29, "cancelled", 500, false;
     /// The object was released, or the link of its owner or holder ended, or its lease did.
-    RemoteGone,
+    RemoteGone = 30, "remote_gone", 410, false;
     /// A campaign cannot continue, or its store refuses; the message says why, and what to do.
-    CampaignError,
+    CampaignError = 31, "campaign_error", 500, false;
     /// The store of a campaign is unavailable, or another process has held it for too long.
-    StoreUnavailable,
+    StoreUnavailable = 32, "store_unavailable", 503, true;
     /// No campaign of the store has this name or number.
-    NoSuchCampaign,
+    NoSuchCampaign = 33, "no_such_campaign", 404, false;
     /// The code differs from that at the start of the campaign; the message says where.
-    CodeChanged,
+    CodeChanged = 34, "code_changed", 409, false;
     /// A storage backend refuses the operation; the message names the value and the fix.
-    HomeError,
+    HomeError = 35, "home_error", 500, false;
     /// No stream, consumer or bucket has this name, or it was deleted.
-    NotFound,
+    NotFound = 36, "not_found", 404, false;
     /// The existing object has other settings; the message names all differences.
-    SettingsDiffer,
+    SettingsDiffer = 37, "settings_differ", 409, false;
     /// The stream or bucket is at its limit and refuses more.
-    StreamFull,
+    StreamFull = 38, "stream_full", 507, false;
     /// The delivery was already settled, or its event was delivered to another consumer since.
-    StaleDelivery,
+    StaleDelivery = 39, "stale_delivery", 409, false;
     /// The key has another revision than expected.
-    RevisionConflict,
+    RevisionConflict = 40, "revision_conflict", 409, false;
     /// The lease expired, or another process holds it.
-    LeaseLost,
+    LeaseLost = 41, "lease_lost", 409, false;
     /// Another process held the lease for the whole wait.
-    LeaseHeld,
+    LeaseHeld = 42, "lease_held", 409, true;
     /// Too many bytes wait to be stored; the call had no effect.
-    HomeBusy,
+    HomeBusy = 43, "home_busy", 503, true;
     /// Another process has the data folder open; one process writes it at a time.
-    DataInUse,
+    DataInUse = 44, "data_in_use", 500, false;
     /// Stored data contradicts its checksums; the message names the file and the position.
-    DataCorrupt,
+    DataCorrupt = 45, "data_corrupt", 500, false;
     /// This storage backend does not support it; the message says why.
-    Unsupported,
+    Unsupported = 46, "unsupported", 501, false;
     /// The servers of the storage backend are not connected or do not answer.
-    HomeUnavailable,
+    HomeUnavailable = 47, "home_unavailable", 503, true;
     /// Messages of a publisher were not stored, or their storage is unknown.
-    PublishFailed,
+    PublishFailed = 48, "publish_failed", 502, false;
 }
 
 impl ErrorCode {
-    /// All codes, in the order of the table.
-    pub const ALL: &'static [Self] = &[
-        Self::MailboxFull,
-        Self::ActorStopped,
-        Self::AskTimeout,
-        Self::AskCycle,
-        Self::NoReply,
-        Self::NameTaken,
-        Self::NoSuchTarget,
-        Self::UnknownDispatcher,
-        Self::InvalidArgument,
-        Self::InvalidSubject,
-        Self::ConfigError,
-        Self::AlreadyStarted,
-        Self::NodeStopped,
-        Self::LimitExceeded,
-        Self::RemoteError,
-        Self::LinkLost,
-        Self::NoResponders,
-        Self::PayloadTooLarge,
-        Self::Unauthorized,
-        Self::WorkerLost,
-        Self::TaskQuarantined,
-        Self::TaskTimeout,
-        Self::PoolFailed,
-        Self::PoolStopped,
-        Self::MessageExpired,
-        Self::Unhandled,
-        Self::WireError,
-        Self::VersionMismatch,
-        Self::CallCancelled,
-        Self::RemoteGone,
-        Self::CampaignError,
-        Self::StoreUnavailable,
-        Self::NoSuchCampaign,
-        Self::CodeChanged,
-        Self::HomeError,
-        Self::NotFound,
-        Self::SettingsDiffer,
-        Self::StreamFull,
-        Self::StaleDelivery,
-        Self::RevisionConflict,
-        Self::LeaseLost,
-        Self::LeaseHeld,
-        Self::HomeBusy,
-        Self::DataInUse,
-        Self::DataCorrupt,
-        Self::Unsupported,
-        Self::HomeUnavailable,
-        Self::PublishFailed,
-    ];
-
-    /// The stable code, in snake case.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::MailboxFull => "mailbox_full",
-            Self::ActorStopped => "actor_stopped",
-            Self::AskTimeout => "ask_timeout",
-            Self::AskCycle => "ask_cycle",
-            Self::NoReply => "no_reply",
-            Self::NameTaken => "name_taken",
-            Self::NoSuchTarget => "no_such_target",
-            Self::UnknownDispatcher => "unknown_dispatcher",
-            Self::InvalidArgument => "invalid_argument",
-            Self::InvalidSubject => "invalid_subject",
-            Self::ConfigError => "config_invalid",
-            Self::AlreadyStarted => "already_started",
-            Self::NodeStopped => "node_stopped",
-            Self::LimitExceeded => "limit_exceeded",
-            Self::RemoteError => "remote_error",
-            Self::LinkLost => "link_lost",
-            Self::NoResponders => "no_responders",
-            Self::PayloadTooLarge => "payload_too_large",
-            Self::Unauthorized => "unauthorized",
-            Self::WorkerLost => "worker_lost",
-            Self::TaskQuarantined => "task_quarantined",
-            Self::TaskTimeout => "task_timeout",
-            Self::PoolFailed => "pool_failed",
-            Self::PoolStopped => "pool_stopped",
-            Self::MessageExpired => "message_expired",
-            Self::Unhandled => "unhandled",
-            Self::WireError => "wire_error",
-            Self::VersionMismatch => "version_mismatch",
-            Self::CallCancelled => "cancelled",
-            Self::RemoteGone => "remote_gone",
-            Self::CampaignError => "campaign_error",
-            Self::StoreUnavailable => "store_unavailable",
-            Self::NoSuchCampaign => "no_such_campaign",
-            Self::CodeChanged => "code_changed",
-            Self::HomeError => "home_error",
-            Self::NotFound => "not_found",
-            Self::SettingsDiffer => "settings_differ",
-            Self::StreamFull => "stream_full",
-            Self::StaleDelivery => "stale_delivery",
-            Self::RevisionConflict => "revision_conflict",
-            Self::LeaseLost => "lease_lost",
-            Self::LeaseHeld => "lease_held",
-            Self::HomeBusy => "home_busy",
-            Self::DataInUse => "data_in_use",
-            Self::DataCorrupt => "data_corrupt",
-            Self::Unsupported => "unsupported",
-            Self::HomeUnavailable => "home_unavailable",
-            Self::PublishFailed => "publish_failed",
-        }
-    }
-
-    /// The name of the class in Python and TypeScript.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::MailboxFull => "MailboxFull",
-            Self::ActorStopped => "ActorStopped",
-            Self::AskTimeout => "AskTimeout",
-            Self::AskCycle => "AskCycle",
-            Self::NoReply => "NoReply",
-            Self::NameTaken => "NameTaken",
-            Self::NoSuchTarget => "NoSuchTarget",
-            Self::UnknownDispatcher => "UnknownDispatcher",
-            Self::InvalidArgument => "InvalidArgument",
-            Self::InvalidSubject => "InvalidSubject",
-            Self::ConfigError => "ConfigError",
-            Self::AlreadyStarted => "AlreadyStarted",
-            Self::NodeStopped => "NodeStopped",
-            Self::LimitExceeded => "LimitExceeded",
-            Self::RemoteError => "RemoteError",
-            Self::LinkLost => "LinkLost",
-            Self::NoResponders => "NoResponders",
-            Self::PayloadTooLarge => "PayloadTooLarge",
-            Self::Unauthorized => "Unauthorized",
-            Self::WorkerLost => "WorkerLost",
-            Self::TaskQuarantined => "TaskQuarantined",
-            Self::TaskTimeout => "TaskTimeout",
-            Self::PoolFailed => "PoolFailed",
-            Self::PoolStopped => "PoolStopped",
-            Self::MessageExpired => "MessageExpired",
-            Self::Unhandled => "Unhandled",
-            Self::WireError => "WireError",
-            Self::VersionMismatch => "VersionMismatch",
-            Self::CallCancelled => "CallCancelled",
-            Self::RemoteGone => "RemoteGone",
-            Self::CampaignError => "CampaignError",
-            Self::StoreUnavailable => "StoreUnavailable",
-            Self::NoSuchCampaign => "NoSuchCampaign",
-            Self::CodeChanged => "CodeChanged",
-            Self::HomeError => "HomeError",
-            Self::NotFound => "NotFound",
-            Self::SettingsDiffer => "SettingsDiffer",
-            Self::StreamFull => "StreamFull",
-            Self::StaleDelivery => "StaleDelivery",
-            Self::RevisionConflict => "RevisionConflict",
-            Self::LeaseLost => "LeaseLost",
-            Self::LeaseHeld => "LeaseHeld",
-            Self::HomeBusy => "HomeBusy",
-            Self::DataInUse => "DataInUse",
-            Self::DataCorrupt => "DataCorrupt",
-            Self::Unsupported => "Unsupported",
-            Self::HomeUnavailable => "HomeUnavailable",
-            Self::PublishFailed => "PublishFailed",
-        }
-    }
-
-    /// The stable number.
-    pub const fn number(self) -> u16 {
-        match self {
-            Self::MailboxFull => 1,
-            Self::ActorStopped => 2,
-            Self::AskTimeout => 3,
-            Self::AskCycle => 4,
-            Self::NoReply => 5,
-            Self::NameTaken => 6,
-            Self::NoSuchTarget => 7,
-            Self::UnknownDispatcher => 8,
-            Self::InvalidArgument => 9,
-            Self::InvalidSubject => 10,
-            Self::ConfigError => 11,
-            Self::AlreadyStarted => 12,
-            Self::NodeStopped => 13,
-            Self::LimitExceeded => 14,
-            Self::RemoteError => 15,
-            Self::LinkLost => 16,
-            Self::NoResponders => 17,
-            Self::PayloadTooLarge => 18,
-            Self::Unauthorized => 19,
-            Self::WorkerLost => 20,
-            Self::TaskQuarantined => 21,
-            Self::TaskTimeout => 22,
-            Self::PoolFailed => 23,
-            Self::PoolStopped => 24,
-            Self::MessageExpired => 25,
-            Self::Unhandled => 26,
-            Self::WireError => 27,
-            Self::VersionMismatch => 28,
-            Self::CallCancelled => 29,
-            Self::RemoteGone => 30,
-            Self::CampaignError => 31,
-            Self::StoreUnavailable => 32,
-            Self::NoSuchCampaign => 33,
-            Self::CodeChanged => 34,
-            Self::HomeError => 35,
-            Self::NotFound => 36,
-            Self::SettingsDiffer => 37,
-            Self::StreamFull => 38,
-            Self::StaleDelivery => 39,
-            Self::RevisionConflict => 40,
-            Self::LeaseLost => 41,
-            Self::LeaseHeld => 42,
-            Self::HomeBusy => 43,
-            Self::DataInUse => 44,
-            Self::DataCorrupt => 45,
-            Self::Unsupported => 46,
-            Self::HomeUnavailable => 47,
-            Self::PublishFailed => 48,
-        }
-    }
-
-    /// The status of the answer that tells of it over HTTP.
-    pub const fn http_status(self) -> u16 {
-        match self {
-            Self::MailboxFull => 503,
-            Self::ActorStopped => 503,
-            Self::AskTimeout => 504,
-            Self::NoReply => 502,
-            Self::NameTaken => 409,
-            Self::NoSuchTarget => 404,
-            Self::InvalidArgument => 400,
-            Self::InvalidSubject => 400,
-            Self::AlreadyStarted => 409,
-            Self::NodeStopped => 503,
-            Self::LimitExceeded => 503,
-            Self::LinkLost => 502,
-            Self::NoResponders => 503,
-            Self::PayloadTooLarge => 413,
-            Self::Unauthorized => 403,
-            Self::WorkerLost => 502,
-            Self::TaskTimeout => 504,
-            Self::PoolFailed => 503,
-            Self::PoolStopped => 503,
-            Self::MessageExpired => 504,
-            Self::WireError => 502,
-            Self::VersionMismatch => 502,
-            Self::RemoteGone => 410,
-            Self::StoreUnavailable => 503,
-            Self::NoSuchCampaign => 404,
-            Self::CodeChanged => 409,
-            Self::NotFound => 404,
-            Self::SettingsDiffer => 409,
-            Self::StreamFull => 507,
-            Self::StaleDelivery => 409,
-            Self::RevisionConflict => 409,
-            Self::LeaseLost => 409,
-            Self::LeaseHeld => 409,
-            Self::HomeBusy => 503,
-            Self::Unsupported => 501,
-            Self::HomeUnavailable => 503,
-            Self::PublishFailed => 502,
-            _ => 500,
-        }
-    }
-
-    /// True if a program may try the same call again after a pause.
-    pub const fn retryable(self) -> bool {
-        matches!(
-            self,
-            Self::MailboxFull
-                | Self::AskTimeout
-                | Self::LimitExceeded
-                | Self::LinkLost
-                | Self::NoResponders
-                | Self::WorkerLost
-                | Self::StoreUnavailable
-                | Self::LeaseHeld
-                | Self::HomeBusy
-                | Self::HomeUnavailable
-        )
-    }
-
-    /// The meaning of the error, in one sentence.
-    pub const fn meaning(self) -> &'static str {
-        match self {
-            Self::MailboxFull => "The mailbox of the actor is full, and its overflow policy refuses the message.",
-            Self::ActorStopped => "The actor is stopping or has stopped, and takes no more messages.",
-            Self::AskTimeout => "No reply came before the deadline.",
-            Self::AskCycle => "Waiting would close a ring of actors that wait for each other.",
-            Self::NoReply => "The handler ended without a reply and passed the reply slot to nobody.",
-            Self::NameTaken => "A live actor already has this name.",
-            Self::NoSuchTarget => "No actor with this name or id is alive.",
-            Self::UnknownDispatcher => "No dispatcher has this name.",
-            Self::InvalidArgument => {
-                "An argument is not allowed; the message names it, its value and the allowed values."
-            }
-            Self::InvalidSubject => "A subject or a pattern breaks the rules; the message names the token.",
-            Self::ConfigError => "The configuration is wrong; all its problems are listed at once.",
-            Self::AlreadyStarted => "The node was already started.",
-            Self::NodeStopped => "The node is shutting down or has shut down.",
-            Self::LimitExceeded => "A limit of the node was reached; the message names it.",
-            Self::RemoteError => "A handler on another node failed with an error that has no class here.",
-            Self::LinkLost => "The link to the other node was lost before an answer came.",
-            Self::NoResponders => "No subscriber answers requests on this subject now.",
-            Self::PayloadTooLarge => "The payload has more bytes than the link carries.",
-            Self::Unauthorized => {
-                "The other side does not accept this token, or does not allow this operation with it."
-            }
-            Self::WorkerLost => "The worker process ended during this task, and the task is not delivered again.",
-            Self::TaskQuarantined => "A worker process ended during this task, as often as the pool allows.",
-            Self::TaskTimeout => "The function ran longer than the pool's task_timeout; its worker was replaced.",
-            Self::PoolFailed => "The pool failed: its workers cannot start, or end repeatedly without a finished task.",
-            Self::PoolStopped => "The pool is stopping or has stopped, and takes no more tasks.",
-            Self::MessageExpired => "The time to live of the message was over before its handler began.",
-            Self::Unhandled => "No handler of the agent accepts this message.",
-            Self::WireError => {
-                "Bytes from the other side break a rule of the protocol or of values; the message says which."
-            }
-            Self::VersionMismatch => {
-                "The sides of a link speak no common version; the message says which side is older."
-            }
-            Self::CallCancelled => "The caller cancelled or has left.",
-            Self::RemoteGone => "The object was released, or the link of its owner or holder ended, or its lease did.",
-            Self::CampaignError => {
-                "A campaign cannot continue, or its store refuses; the message says why, and what to do."
-            }
-            Self::StoreUnavailable => {
-                "The store of a campaign is unavailable, or another process has held it for too long."
-            }
-            Self::NoSuchCampaign => "No campaign of the store has this name or number.",
-            Self::CodeChanged => "The code differs from that at the start of the campaign; the message says where.",
-            Self::HomeError => "A storage backend refuses the operation; the message names the value and the fix.",
-            Self::NotFound => "No stream, consumer or bucket has this name, or it was deleted.",
-            Self::SettingsDiffer => "The existing object has other settings; the message names all differences.",
-            Self::StreamFull => "The stream or bucket is at its limit and refuses more.",
-            Self::StaleDelivery => {
-                "The delivery was already settled, or its event was delivered to another consumer since."
-            }
-            Self::RevisionConflict => "The key has another revision than expected.",
-            Self::LeaseLost => "The lease expired, or another process holds it.",
-            Self::LeaseHeld => "Another process held the lease for the whole wait.",
-            Self::HomeBusy => "Too many bytes wait to be stored; the call had no effect.",
-            Self::DataInUse => "Another process has the data folder open; one process writes it at a time.",
-            Self::DataCorrupt => "Stored data contradicts its checksums; the message names the file and the position.",
-            Self::Unsupported => "This storage backend does not support it; the message says why.",
-            Self::HomeUnavailable => "The servers of the storage backend are not connected or do not answer.",
-            Self::PublishFailed => "Messages of a publisher were not stored, or their storage is unknown.",
-        }
-    }
-
     /// The error with this code.
     pub fn from_code(code: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|error| error.as_str() == code)

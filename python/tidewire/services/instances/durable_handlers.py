@@ -72,7 +72,7 @@ class DurableHandlers:
                     parameter,
                     takes_value,
                     dispatcher,
-                    self.rests.ring,
+                    self.rests,
                 )
             )
         for command, bound in commands:
