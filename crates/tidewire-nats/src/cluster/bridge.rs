@@ -419,7 +419,9 @@ impl Cluster {
             (self.log)(&format!("{}: connected again", self.at.place), false);
             let heard = Instant::now();
             self.peers.values_mut().for_each(|peer| peer.hear(heard));
-            (self.alone, self.quiet_from, self.returning) = (false, heard + QUIET, Some(heard + READY_MAX));
+            // Those that do not come back are forgotten after their silence.
+            let until = heard + silence(self.me.heartbeat_ms);
+            (self.alone, self.quiet_from, self.returning) = (false, heard + QUIET, Some(until));
             self.say_hello().await;
         }
     }
