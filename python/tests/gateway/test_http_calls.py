@@ -104,6 +104,7 @@ def test_errors_have_status_code_and_no_traceback(place: Site) -> None:
     assert "so bad" in failed.value["detail"]
     assert "http_support.py" not in failed.body.decode()
     odd = place.node.serve({"function": lambda: print, "object": lambda: object()}, name="odd", visibility="public")
+    until(lambda: place.call("odd/object").problem[0] != 404, "the gateway knows it")
     assert [place.call(f"odd/{name}").problem for name in ("function", "object")] == [(500, "remote_error")] * 2
     odd.sync.stop()
     for name, status, code in (
