@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -13,11 +14,13 @@ use tidewire_node::streams::{
 };
 
 use super::lease::seconds;
+use super::loop_queue::{LoopQueue, QueueEnd};
 use crate::actors::engine::Engine;
 use crate::change_counter::ChangeCounter;
 use crate::interpreter::PerProcessOwned;
 use crate::interpreter::attach::try_attach;
 use crate::interpreter::py_ref::PyRef;
+use crate::pending::Pending;
 
 /// The service, the command, the node, the timeout, the retries, true for one command of a key at a
 /// time, the concurrency, the time that a record stays, and the longest wait of a fetch; times in
@@ -26,16 +29,17 @@ pub type Options = (String, String, String, Option<f64>, u32, bool, usize, f64, 
 
 /// A worker. Dropping it interrupts its commands.
 #[pyclass(frozen, module = "tidewire._tidewire")]
-pub struct CommandWorker(PerProcessOwned<Arc<Worker>>);
+pub struct CommandWorker {
+    worker: PerProcessOwned<Arc<Worker>>,
+    attempts: Arc<LoopQueue<CommandAttempt>>,
+}
 
 impl CommandWorker {
-    /// `begin` is called with each attempt, on any thread; `changed` counts when the worker may be
-    /// idle; `log` takes a line.
+    /// `changed` counts when the worker may be idle; `log` takes a line.
     pub fn new(
         store: Arc<CommandStore>,
         engine: &Engine,
         options: Options,
-        begin: Py<PyAny>,
         changed: Arc<ChangeCounter>,
         log: Py<PyAny>,
     ) -> Self {
@@ -45,51 +49,59 @@ impl CommandWorker {
         let log = PyRef::from(log);
         let changed = Box::new(move || changed.tell());
         let log = Box::new(move |line: &str| drop(try_attach(|py| log.call1(py, (line,)).map(drop))));
-        let handler = Box::new(LoopHandler(PyRef::from(begin)));
-        Self(PerProcessOwned::new(Worker::of(store, engine.handle(), options, handler, changed, log)))
+        let attempts = Arc::<LoopQueue<_>>::default();
+        let handler = Box::new(LoopHandler(attempts.end()));
+        let worker = Worker::of(store, engine.handle(), options, handler, changed, log);
+        Self { worker: PerProcessOwned::new(worker), attempts }
     }
 
     pub fn worker(&self) -> Arc<Worker> {
-        Arc::clone(&self.0)
+        Arc::clone(&self.worker)
     }
 }
 
 #[pymethods]
 impl CommandWorker {
+    /// Waits for attempts to run. Gives none once the worker has ended.
+    fn attempts(&self) -> Pending {
+        self.attempts.take(|py, attempt| attempt.into_py_any(py))
+    }
+
     /// Begins nothing more. Running commands end; commands that wait for their keys return.
     fn drain(&self) {
-        if let Some(worker) = self.0.mine() {
+        if let Some(worker) = self.worker.mine() {
             worker.drain();
         }
     }
 
     /// Begins nothing more, interrupts running commands, and returns all to their queues.
     fn cut(&self) {
-        if let Some(worker) = self.0.mine() {
+        if let Some(worker) = self.worker.mine() {
             worker.cut();
         }
     }
 
     /// Drops everything: nobody waits for it any more.
     fn end(&self) {
-        if let Some(worker) = self.0.mine() {
+        if let Some(worker) = self.worker.mine() {
             worker.end();
         }
+        self.attempts.close();
     }
 
     /// True if no command is under way, and nothing is to be settled.
     fn is_idle(&self) -> bool {
-        self.0.mine().is_none_or(|worker| worker.is_idle())
+        self.worker.mine().is_none_or(|worker| worker.is_idle())
     }
 
     /// True if the worker was drained, and nothing is left.
     fn is_over(&self) -> bool {
-        self.0.mine().is_none_or(|worker| worker.is_over())
+        self.worker.mine().is_none_or(|worker| worker.is_over())
     }
 
     /// Numbers of fetched tokens, of those whose commands are over, and of those that returned.
     fn counts(&self) -> (u64, u64, u64) {
-        self.0.mine().map_or((0, 0, 0), |worker| worker.counts().into())
+        self.worker.mine().map_or((0, 0, 0), |worker| worker.counts().into())
     }
 }
 
@@ -101,14 +113,13 @@ impl Drop for CommandWorker {
 }
 
 /// Runs attempts on an event loop of Python.
-struct LoopHandler(PyRef<PyAny>);
+struct LoopHandler(QueueEnd<CommandAttempt>);
 
 impl CommandHandler for LoopHandler {
     fn run(&self, attempt: &Arc<Attempt>) -> AttemptFuture {
         let (teller, ended) = answer();
-        let attempt = CommandAttempt { attempt: Arc::clone(attempt), teller: Mutex::new(Some(teller)) };
         // An attempt that no loop takes is dropped, and was interrupted.
-        drop(try_attach(|py| self.0.call1(py, (Py::new(py, attempt)?,)).map(drop)));
+        self.0.push([CommandAttempt { attempt: Arc::clone(attempt), teller: Mutex::new(Some(teller)) }]);
         Box::pin(async move { ended.await.unwrap_or(AttemptEnd::of(Outcome::Interrupted)) })
     }
 }

@@ -1,9 +1,7 @@
 //! The durable subscription of a handler for Python: the node fetches and settles, Python runs the
 //! handlers.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use pyo3::IntoPyObjectExt;
@@ -17,6 +15,7 @@ use tidewire_node::streams::{
 };
 
 use super::arguments::{Settled, settlement};
+use super::loop_queue::{LoopQueue, QueueEnd};
 use super::results::{event, nothing, pending};
 use crate::actors::engine::Engine;
 use crate::change_counter::ChangeCounter;
@@ -33,7 +32,7 @@ pub type Options = (String, u32, u32, u64, u64);
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct DurableSubscription {
     subscription: PerProcessOwned<Arc<Subscription>>,
-    workers: Arc<WorkerQueue>,
+    workers: Arc<LoopQueue<Worker>>,
 }
 
 impl DurableSubscription {
@@ -49,7 +48,7 @@ impl DurableSubscription {
     }
 
     pub fn begin(&self, home: Arc<dyn Home>, place: (&str, &str), node: Option<&Node>) {
-        self.subscription.begin(home, place, node, Box::new(LoopHandler(Arc::clone(&self.workers))));
+        self.subscription.begin(home, place, node, Box::new(LoopHandler(self.workers.end())));
     }
 }
 
@@ -58,12 +57,7 @@ impl DurableSubscription {
     /// Waits for workers to run, each until it has no event left. Gives none once the subscription
     /// has ended.
     fn workers(&self) -> Pending {
-        let workers = Arc::clone(&self.workers);
-        let started = poll_fn(move |context| workers.poll(context).map(Ok));
-        pending("workers", started, |py, workers| {
-            let workers = workers.into_iter().map(|worker| DeliveryWorker(Mutex::new(worker)));
-            workers.collect::<Vec<_>>().into_py_any(py)
-        })
+        self.workers.take(|py, worker| DeliveryWorker(Mutex::new(worker)).into_py_any(py))
     }
 
     /// Fetches nothing more. Fetched events are still handled.
@@ -85,6 +79,7 @@ impl DurableSubscription {
         if let Some(subscription) = self.subscription.mine() {
             subscription.end();
         }
+        self.workers.close();
     }
 
     /// True if nothing is queued, handled or to be settled.
@@ -110,49 +105,11 @@ impl Drop for DurableSubscription {
     }
 }
 
-/// Workers that an event loop of Python takes: the threads that start them need not wait for the
-/// interpreter.
-#[derive(Default)]
-struct WorkerQueue(Mutex<WorkerQueueState>);
-
-#[derive(Default)]
-struct WorkerQueueState {
-    workers: Vec<Worker>,
-    waker: Option<Waker>,
-    has_ended: bool,
-}
-
-impl WorkerQueue {
-    fn poll(&self, context: &Context<'_>) -> Poll<Vec<Worker>> {
-        let state = &mut *self.0.lock();
-        if state.workers.is_empty() && !state.has_ended {
-            state.waker = Some(context.waker().clone());
-            return Poll::Pending;
-        }
-        Poll::Ready(std::mem::take(&mut state.workers))
-    }
-
-    fn change(&self, change: impl FnOnce(&mut WorkerQueueState)) {
-        let waker = {
-            let state = &mut *self.0.lock();
-            change(state);
-            state.waker.take()
-        };
-        waker.into_iter().for_each(Waker::wake);
-    }
-}
-
-struct LoopHandler(Arc<WorkerQueue>);
+struct LoopHandler(QueueEnd<Worker>);
 
 impl DeliveryHandler for LoopHandler {
     fn start(&self, workers: Vec<Worker>) {
-        self.0.change(|state| state.workers.extend(workers));
-    }
-}
-
-impl Drop for LoopHandler {
-    fn drop(&mut self) {
-        self.0.change(|state| state.has_ended = true);
+        self.0.push(workers);
     }
 }
 

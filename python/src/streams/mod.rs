@@ -7,6 +7,7 @@ pub mod command_worker;
 pub mod durable_subscription;
 pub mod inboxes;
 pub mod lease;
+mod loop_queue;
 mod results;
 pub mod schedules;
 
@@ -421,11 +422,10 @@ impl StreamHome {
         &self,
         engine: &Engine,
         options: command_worker::Options,
-        begin: Py<PyAny>,
         changed: &PyChangeCounter,
         log: Py<PyAny>,
     ) -> Pending {
-        let worker = CommandWorker::new(self.commands(), engine, options, begin, Arc::clone(&changed.0), log);
+        let worker = CommandWorker::new(self.commands(), engine, options, Arc::clone(&changed.0), log);
         let opened = async move { worker.worker().open().await.map(|()| worker) };
         pending("worker", opened, |py, worker| worker.into_py_any(py))
     }

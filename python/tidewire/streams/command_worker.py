@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import ChangeCounter
@@ -58,7 +57,7 @@ class CommandWorker(StreamWorker):
 
     async def open(self) -> None:
         """Make the queue, if it is not there, and begin."""
-        mark, host, loop = self.mark, self._host, asyncio.get_running_loop()
+        mark, host = self.mark, self._host
         exclusive = mark.exclusive is not None
         wait_s = self._home.wait_us / 1_000_000
         options = (
@@ -72,15 +71,9 @@ class CommandWorker(StreamWorker):
             mark.keep,
             wait_s,
         )
-        # The worker of the node holds the function: a strong reference would be a circle.
-        worker = weakref.ref(self)
-
-        def begin(attempt: CommandAttempt) -> None:
-            if (found := worker()) is not None:
-                loop.call_soon_threadsafe(lambda: found._begin(found._run(attempt)))
-
         engine = host.node._engine
-        self._core = await self._home.call("command_worker", engine, options, begin, self._changed, logger.warning)
+        self._core = await self._home.call("command_worker", engine, options, self._changed, logger.warning)
+        self._serve("attempts")
 
     # An attempt
 

@@ -20,7 +20,6 @@ from tidewire.streams.stream_worker import StreamWorker
 
 if TYPE_CHECKING:
     from tidewire._binding import ChangeCounter, DeliveryWorker
-    from tidewire._binding import DurableSubscription as DurableSubscriptionCore
     from tidewire.services.contract.durable import DurableMark
     from tidewire.services.contract.methods import Bound
     from tidewire.services.instances.instance import ServiceInstance
@@ -60,7 +59,6 @@ class DurableSubscription(StreamWorker):
         self.consumer: Consumer | None = None
         self._subject, self._changed = subject, changed
         self._event_parameter, self._takes_value = event_parameter, takes_value
-        self._running: set[asyncio.Task[None]] = set()
         self._plain: set[InboundCall] = set()
         self._is_cut = False
 
@@ -85,33 +83,26 @@ class DurableSubscription(StreamWorker):
             max_in_flight=mark.max_in_flight,
             order=mark.order,
         )
-        core = self._core = self._home.subscription(
+        self._core = self._home.subscription(
             (stream, consumer.name),
             (self.title, mark.concurrency, mark.max_in_flight, span_us("ack_wait", mark.ack_wait), self._home.wait_us),
             self._changed,
             logger.warning,
         )
-        self._begin(self._serve(core))
+        self._serve("workers")
 
     def cut(self) -> None:
         """Begin nothing more, interrupt the running handlers, and give all events back."""
         self._is_cut = True
         super().cut()
-        for task in list(self._running):
+        for task in list(self._tasks):
             task.cancel()
         for running in list(self._plain):
             running.cancel()
 
     # Its events
 
-    async def _serve(self, core: DurableSubscriptionCore) -> None:
-        """Run the workers that the node starts, until the subscription has ended."""
-        while workers := await core.workers():
-            for worker in workers:
-                self._running.add(task := self._begin(self._work(worker)))
-                task.add_done_callback(self._running.discard)
-
-    async def _work(self, worker: DeliveryWorker) -> None:
+    async def _run(self, worker: DeliveryWorker) -> None:
         """Handle queued events, one after the other, until none is left."""
         while (taken := worker.begin()) is not None:
             error = await self._handle(Event(*taken))

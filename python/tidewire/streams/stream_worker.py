@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from tidewire.services.instances.concurrency_limits import ConcurrencyLimits
@@ -10,7 +12,7 @@ from tidewire.services.instances.inbound_call import Failure, InboundCall
 from tidewire.services.instances.thread_workers import ThreadWorkers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
     from tidewire._binding import CommandWorker, DurableSubscription
     from tidewire.services.contract.methods import Bound
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from tidewire.streams.home import Home
 
 
-class StreamWorker:
+class StreamWorker(ABC):
     """A durable handler or a command of one instance. All but ``title`` is for the node's event
     loop.
 
@@ -39,6 +41,8 @@ class StreamWorker:
             else ThreadWorkers(host.node, ConcurrencyLimits(concurrency, 0, 0, 1), dispatcher, None)
         )
         self._core: CommandWorker | DurableSubscription | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._is_draining = self._has_ended = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -58,6 +62,7 @@ class StreamWorker:
 
     def drain(self) -> None:
         """Begin nothing more. Running handlers end."""
+        self._is_draining = True
         if self._core is not None:
             self._core.drain()
 
@@ -68,18 +73,30 @@ class StreamWorker:
 
     def end(self) -> None:
         """Release everything: nobody waits for it any more."""
+        self._has_ended = True
         if self._core is not None:
             self._core.end()
+        if self._serving is not None:
+            self._serving.cancel()
         for task in self._tasks:
             task.cancel()
         if self._threads is not None:
             self._threads.end()
 
-    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+    def _serve(self, take: str) -> None:
+        """Run what the method of this name takes from the node, until that has ended. It may have
+        been told to end while it was opened.
+        """
+        assert self._core is not None
+        if self._is_draining:
+            self._core.drain()
+        if self._has_ended:
+            return self._core.end()
+        self._serving = asyncio.get_running_loop().create_task(_serve(weakref.ref(self), take))
+
+    @abstractmethod
+    async def _run(self, taken: Any) -> None:
+        """Run one thing that was taken."""
 
     def _on_thread(self, running: InboundCall, call: Callable[[], Any]) -> Any:
         token = running.enter()
@@ -90,3 +107,17 @@ class StreamWorker:
             return Failure(error)
         finally:
             running.leave(token)
+
+
+async def _serve(found: weakref.ref[StreamWorker], take: str) -> None:
+    # Its task holds no strong reference: a worker that nobody ends can be collected.
+    while (worker := found()) is not None:
+        pending = getattr(worker._core, take)()
+        del worker
+        if not (taken := await pending):
+            return
+        while taken and (worker := found()) is not None:
+            task = asyncio.get_running_loop().create_task(worker._run(taken.pop(0)))
+            worker._tasks.add(task)
+            task.add_done_callback(worker._tasks.discard)
+            del worker
