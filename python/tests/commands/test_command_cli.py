@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 import tidewire as tw
 from command_support import run_all, said
 from home_support import PATIENCE
@@ -25,6 +26,10 @@ class Books(tw.Service):
             raise LookupError(f"no balance of {year}")
         return year + 1
 
+    @tw.method
+    def years(self) -> int:
+        return 1
+
 
 async def tidewire(*args: object, json_wanted: bool = True) -> tuple[int, Any]:
     """Run ``tidewire command``: its exit code, and what it printed."""
@@ -37,9 +42,17 @@ async def test_commands_are_listed_shown_watched_tried_again_and_cancelled(tmp_p
         at = ("--at", hub.listen("tide://127.0.0.1:0").url)
         books = Books()
         await hub.serve(books)
-        start = hub.client(Books).close_year.start
-        await start(2026, id="one", key="y")
-        await start(2027, id="two")
+        by_name = hub.client("books").close_year
+        await by_name.start(2026, id="one", key="y")
+        assert await tidewire("start", "books.close_year", "year=2027", "--id", "two", *at) == (0, {"id": "two"})
+        code, told = await tidewire("start", "books.close_yaer", 1, *at)
+        assert (code, told["error"]["code"]) == (1, "no_such_target") and "'close_year'" in told["error"]["message"]
+        [command] = (await hub.services())[0].commands
+        assert command.parameters["properties"] == {"year": {"type": "integer"}} and command.progress
+        with pytest.raises(tw.InvalidArgument, match="it is a command: start it"):
+            by_name(2026)
+        with pytest.raises(tw.InvalidArgument, match="it is a method: call it"):
+            await hub.client("books").years.start()
         await asyncio.wait_for(books.inside.wait(), PATIENCE)
         code, listed = await tidewire("ls", *at)
         assert (code, [(one["id"], one["stage"], one["key"]) for one in listed]) == (
@@ -62,6 +75,8 @@ async def test_commands_are_listed_shown_watched_tried_again_and_cancelled(tmp_p
         code, told = await tidewire("retry", "one", *at)
         assert (code, told["queued"]) == (0, True)
         assert (await tidewire("watch", "one", *at))[0] == 0
+        _, lines = await tidewire("start", "books.close_year", 2027, "--id", "three", "--wait", *at)
+        assert lines[-1] == {"result": 2028}
         code, shown = await tidewire("show", "one", *at)
         assert (code, shown["stage"], shown["result"]) == (0, "succeeded", 2027)
         code, told = await tidewire("show", "nobody", *at)

@@ -63,8 +63,6 @@ async def test_errors_reach_the_caller_and_not_the_log_of_the_hub(
                 await client.start("sums", "add", wrong, None, None, "normal")
         with pytest.raises(tw.InvalidArgument, match="command: "):
             await client.start("sums", "a.b", encode([[], {}]), None, None, "normal")
-        with pytest.raises(tw.NotFound):
-            await client.info("nobody")
         await client.start("sums", "add", encode([[1], {}]), None, "one", "normal")
         with pytest.raises(tw.SettingsDiffer):
             await client.start("sums", "add", encode([[2], {}]), None, "one", "normal")

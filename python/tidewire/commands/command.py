@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -9,6 +10,9 @@ import typer
 
 import tidewire as tw
 from tidewire.commands.place import Node, at_a_place, say
+from tidewire.commands.talk import json_or_text, parse_arguments
+from tidewire.errors import InvalidArgument
+from tidewire.services.contract.names import method_problem, nearest
 
 command = typer.Typer(help="Commands of services: long work with progress and a result.", no_args_is_help=True)
 Id = Annotated[str, typer.Argument(metavar="ID", help="Of the command.")]
@@ -31,6 +35,38 @@ async def command_ls(
     found = await node.commands(service=service, stage=stage)
     say(as_json, [_data(info) for info in found], "\n".join(map(_line, found)) or "no commands")
     return 0
+
+
+@command.command("start", epilog="Example: tidewire command start books.reindex 7 --key shard-7 --wait")
+@at_a_place
+async def command_start(
+    node: Node,
+    as_json: bool,
+    name: Annotated[str, typer.Argument(metavar="COMMAND", help="SERVICE.COMMAND")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="JSON or text, by position or as NAME=VALUE.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="What it is about.", show_default=False)] = None,
+    id: Annotated[str | None, typer.Option("--id", help="An idempotency key.", show_default=False)] = None,
+    priority: Annotated[str, typer.Option("--priority", help="urgent, high, normal or low.")] = "normal",
+    wait: Annotated[bool, typer.Option("--wait", help="Print its progress and its result.")] = False,
+) -> int:
+    """Start a command, and print its id; with --wait exit code 1 if it has not succeeded."""
+    service, dot, short_name = name.rpartition(".")
+    if problem := method_problem("COMMAND", short_name) if dot else f"COMMAND: {name!r}: write SERVICE.COMMAND":
+        raise InvalidArgument(problem)
+    args, kwargs = parse_arguments(json_or_text, arguments or [])
+    served = [one.name for one in await node.services()]
+    if service not in served and not as_json:
+        print(f"nobody serves {service} now: {name} waits; {nearest(service, served)}", file=sys.stderr)
+    starter = getattr(node.client(service), short_name)
+    run = await starter.start(*args, key=key, id=id, priority=priority, **kwargs)
+    say(as_json, {"id": run.id}, run.id)
+    if not wait:
+        return 0
+    code = await _follow(run, as_json)
+    if code == 0:
+        result = await run.result()
+        say(as_json, {"result": result}, f"result: {result!r}")
+    return code
 
 
 @command.command("show", epilog="Example: tidewire command show 5f0c2a90d1e34b77 --url data/")
@@ -59,7 +95,10 @@ async def command_show(node: Node, as_json: bool, name: Id) -> int:
 @at_a_place
 async def command_watch(node: Node, as_json: bool, name: Id) -> int:
     """Print the progress of a command until it is over; exit code 1 if it has not succeeded."""
-    run = node.command(name)
+    return await _follow(node.command(name), as_json)
+
+
+async def _follow(run: tw.CommandRun[Any], as_json: bool) -> int:
     async for one in run.progress():
         data = asdict(one) | {"time": one.time.isoformat()}
         say(as_json, data, f"{one.fraction:5.0%}  {one.note}{_again(one.attempt)}")

@@ -100,16 +100,7 @@ class Hub:
         Raises:
             InvalidArgument: if it begins like an object or a list of JSON, and is none.
         """
-        if self.as_text:
-            return text
-        try:
-            return json.loads(text)
-        except ValueError as error:
-            if text.lstrip()[:1] not in ("{", "["):
-                return text
-            raise InvalidArgument(
-                f"{field}: {short(text)} begins like JSON and is none ({error}): mend it, or send it as text with --text"
-            ) from None
+        return text if self.as_text else json_or_text(field, text)
 
     @asynccontextmanager
     async def joined(self, **options: Any) -> AsyncIterator[tw.Node]:
@@ -124,6 +115,18 @@ class Hub:
         name = f"tidewire-{os.getpid()}-{os.urandom(4).hex()}"
         async with tw.Node(self.url, name, token=self.token, tls=tls, join_timeout=self._wait, **options) as node:
             yield node
+
+
+def json_or_text(field: str, text: str) -> Any:
+    """Return the value of an argument; see ``Hub.value_of``."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        if text.lstrip()[:1] not in ("{", "["):
+            return text
+        raise InvalidArgument(
+            f"{field}: {short(text)} begins like JSON and is none ({error}): mend it, or send it as text with --text"
+        ) from None
 
 
 def pub(hub: Hub, subject: str, message: str, headers: Sequence[str]) -> int:
@@ -182,7 +185,7 @@ def call(hub: Hub, method: str, arguments: Sequence[str], timeout: float) -> int
         return fail(InvalidArgument(problem), hub.as_json)
 
     async def work(node: tw.Node) -> int:
-        args, kwargs = _arguments(hub, arguments)
+        args, kwargs = parse_arguments(hub.value_of, arguments)
         found = getattr(node.client(service).with_(timeout=timeout), name)(*args, **kwargs)
         info = next((one for one in await node.services() if one.name == service), None)
         streams = info is not None and any(one.name == name and one.stream for one in info.methods)
@@ -212,7 +215,8 @@ def services(hub: Hub, with_internals: bool) -> int:
         for title in ("service", "version", "instances", "methods", "what it does"):
             table.add_column(title, justify="right" if title == "instances" else "left", overflow="fold")
         for one in known:
-            methods = ", ".join(f"{method.name}{' (stream)' if method.stream else ''}" for method in one.methods)
+            names = [f"{method.name}{' (stream)' if method.stream else ''}" for method in one.methods]
+            methods = ", ".join([*names, *(f"{command.name} (command)" for command in one.commands)])
             versions = ", ".join(sorted({detail.version for detail in one.details if detail.version})) or "-"
             table.add_row(one.name, versions, str(len(one.instances)), methods, one.description)
         Console(highlight=False).print(table)
@@ -315,17 +319,18 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else as_json(value)
 
 
-def _arguments(hub: Hub, texts: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+def parse_arguments(value_of: Callable[[str, str], Any], texts: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments by position, and those by name."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if equals and name.isidentifier():
-            kwargs[name] = hub.value_of(name, value)
+            kwargs[name] = value_of(name, value)
         elif kwargs:
             raise InvalidArgument(f"ARGUMENTS: {text!r} comes after one with a name: put those with names last")
         else:
-            args.append(hub.value_of("ARGUMENTS", text))
+            args.append(value_of("ARGUMENTS", text))
     return args, kwargs
 
 

@@ -89,7 +89,8 @@ def described(info: ServiceInfo) -> dict[str, str]:
     if len(text.encode()) > _FIELD_BYTES_MAX:
         logger.warning("service %r: its schemas are too long to be listed, and are left out", info.name)
         short = {**info.to_dict(), "events": []}
-        short["methods"] = [{**method, "parameters": {}, "result": {}} for method in short["methods"]]
+        for kind in ("methods", "commands"):
+            short[kind] = [{**one, "parameters": {}, "result": {}} for one in short[kind]]
         text = json.dumps(short, separators=(",", ":"))
     return {FIELD: text}
 

@@ -17,7 +17,7 @@ from tidewire.services.caller.calls import Call, CallOrStream
 from tidewire.services.caller.options import CallOptions
 from tidewire.services.caller.outbound_call import OutboundCall
 from tidewire.services.contract.declaration import Declaration, declaration_of, is_declared
-from tidewire.services.contract.info import MethodInfo
+from tidewire.services.contract.info import MethodInfo, ServiceCommand
 from tidewire.services.contract.names import nearest, short, token_problem
 from tidewire.services.limits import CALL_TIMEOUT_S
 from tidewire.services.registry import Registry, registry_of
@@ -129,12 +129,13 @@ class Client:
     def __getattr__(self, name: str) -> ClientMethod | ClientCommand:
         if name.startswith("_"):
             raise AttributeError(f"a client of {self._service!r} has no attribute {name!r}")
-        if self._declared is not None and name in self._declared.commands:
-            command = self.__dict__[name] = ClientCommand(self, self._declared.commands[name])
+        commands = self._commands()
+        if name in commands:
+            command = self.__dict__[name] = ClientCommand(self, name)
             return command
         known = self._methods()
         if known is not None and name not in known:
-            raise NoSuchMethod(f"{self._service} has no method {name!r}: {nearest(name, known)}")
+            raise NoSuchMethod(f"{self._service} has no method {name!r}: {nearest(name, {*known, *commands})}")
         made = self._made.get(name)
         if made is None:
             made = self._made[name] = ClientMethod(self, name)
@@ -144,8 +145,7 @@ class Client:
         return made
 
     def __dir__(self) -> list[str]:
-        commands = () if self._declared is None else self._declared.commands
-        return sorted({*(self._methods() or ()), *commands, "sync", "with_"})
+        return sorted({*(self._methods() or ()), *self._commands(), "sync", "with_"})
 
     def __repr__(self) -> str:
         group = self._registry.find(self._service)
@@ -164,6 +164,13 @@ class Client:
             return self._declared.methods
         group = self._registry.find(self._service)
         return None if group is None else group.methods
+
+    def _commands(self) -> Mapping[str, Command | ServiceCommand]:
+        """Return the commands by their names, as far as they are known."""
+        if self._declared is not None:
+            return self._declared.commands
+        group = self._registry.find(self._service)
+        return {} if group is None else {command.name: command for command in group.info.commands}
 
 
 class ClientMethod(NativeMethod):
@@ -227,6 +234,17 @@ class ClientMethod(NativeMethod):
             return CallOrStream(sending)
         return Stream(sending) if streams else Call(sending)
 
+    async def start(self, *args: Any, **kwargs: Any) -> CommandRun[Any]:
+        """Start the command of this name, as ``ClientCommand.start`` does, if no method has it.
+
+        Raises:
+            InvalidArgument: if it is a method.
+        """
+        of = self._client
+        if self.__name__ in (of._methods() or ()):
+            raise InvalidArgument(f"{self._title}: it is a method: call it, `await client.{self.__name__}(...)`")
+        return await ClientCommand(of, self.__name__).start(*args, **kwargs)
+
     def _note(self, group: Group, timeout: float | None) -> None:
         """Let the next calls be made as usual, if nothing is to be seen to."""
         options, version = self._client._options, group.balancer.version
@@ -285,11 +303,10 @@ class ClientCommand:
     key="shard-7")``.
     """
 
-    def __init__(self, of: Client, declared: Command) -> None:
+    def __init__(self, of: Client, name: str) -> None:
         self._client = of
-        self._declared = declared
-        self.__name__ = declared.name
-        self._title = f"{of._service}.{declared.name}"
+        self.__name__ = name
+        self._title = f"{of._service}.{name}"
 
     async def start(
         self, *args: Any, key: str | None = None, id: str | None = None, priority: str = "normal", **kwargs: Any
@@ -316,12 +333,16 @@ class ClientCommand:
             PayloadTooLarge: if the arguments are too large.
             StreamFull: if too many commands are kept.
         """
-        declared, node = self._declared, self._client._registry.node
-        declared.function.signature.check(self._title, args, kwargs)
-        if declared.mark.exclusive is not None and key is None:
+        of = self._client
+        known, result = of._commands().get(self.__name__), None
+        exclusive = known.exclusive if isinstance(known, ServiceCommand) else known and known.mark.exclusive
+        if known is not None and not isinstance(known, ServiceCommand):
+            known.function.signature.check(self._title, args, kwargs)
+            result = known.result
+        if exclusive is not None and key is None:
             raise InvalidArgument(f'{self._title}: key: missing: it is exclusive="key"; say what it is about')
-        return await node._start_command(
-            self._client._service, declared.name, args, kwargs, key, id, priority, declared.result
+        return await of._registry.node._start_command(
+            of._service, self.__name__, args, kwargs, key, id, priority, result
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidewire._limits import COMMAND_CONCURRENCY
-from tidewire.services.contract import type_hints
+from tidewire.services.contract import docstrings, type_hints
+from tidewire.services.contract.info import ServiceCommand
 from tidewire.services.contract.methods import Function, function_problems
 from tidewire.services.contract.names import method_problem, short
+from tidewire.services.contract.schema import Writer
 
 START = ("id", "key", "priority")
 """What callers say when they start a command, beside its arguments."""
@@ -45,6 +47,21 @@ class Command:
         from tidewire.services.caller.results import result_of
 
         return result_of(self.function.hints.of.get("return", Any))
+
+    def info(self) -> ServiceCommand:
+        """Describe it."""
+        function, mark = self.function, self.mark
+        inner = type_hints.innermost(function.call)
+        return ServiceCommand(
+            self.name,
+            docstrings.first_line(inner),
+            Writer().parameters(function.signature, function.hints, inner),
+            Writer().result(function.hints.of.get("return", Any)),
+            function.signature.progress is not None,
+            mark.exclusive,
+            mark.timeout,
+            mark.retries,
+        )
 
     def problems(self) -> list[str]:
         """Say all that is wrong with it."""

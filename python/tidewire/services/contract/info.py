@@ -66,6 +66,31 @@ class EventInfo(_Info):
 
 
 @dataclass(frozen=True)
+class ServiceCommand(_Info):
+    """One command of a service, as it is declared.
+
+    Attributes:
+        name: Its name.
+        description: The first line of its docstring.
+        parameters: JSON Schema (2020-12) of its arguments, as an object by their names.
+        result: JSON Schema of its result.
+        progress: True if it reports progress.
+        exclusive: ``"key"`` if a start has to give a key.
+        timeout: Seconds that an attempt may take; None for no limit.
+        retries: Number of retries.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    result: Mapping[str, Any] = field(default_factory=dict)
+    progress: bool = False
+    exclusive: str | None = None
+    timeout: float | None = None
+    retries: int = 0
+
+
+@dataclass(frozen=True)
 class InstanceInfo(_Info):
     """One instance of a service.
 
@@ -94,6 +119,7 @@ class ServiceInfo:
         events: Its event handlers.
         instances: The ids of its instances.
         details: Details of the single instances, in the same order.
+        commands: Its commands, which callers start.
     """
 
     name: str
@@ -103,11 +129,12 @@ class ServiceInfo:
     events: tuple[EventInfo, ...] = ()
     instances: tuple[str, ...] = ()
     details: tuple[InstanceInfo, ...] = ()
+    commands: tuple[ServiceCommand, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
         whole = asdict(self)
-        return {**whole, **{name: list(whole[name]) for name in ("methods", "instances", "details")}}
+        return {**whole, **{name: list(whole[name]) for name in ("methods", "instances", "details", "commands")}}
 
     def seen_from(self, origin: str) -> ServiceInfo | None:
         """Return what those at "node", "private" or "public" may know of it, or None if that is

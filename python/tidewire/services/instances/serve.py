@@ -415,6 +415,7 @@ def _info(declared: Declaration, visibility: str, detail: InstanceInfo) -> Servi
         tuple(event.info() for event in declared.events),
         (detail.id,),
         (detail,),
+        tuple(command.info() for command in declared.commands.values()),
     )
 
 
