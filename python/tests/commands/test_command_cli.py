@@ -47,6 +47,7 @@ async def test_commands_are_listed_shown_watched_tried_again_and_cancelled(tmp_p
         assert await tidewire("start", "books.close_year", "year=2027", "--id", "two", *at) == (0, {"id": "two"})
         code, told = await tidewire("start", "books.close_yaer", 1, *at)
         assert (code, told["error"]["code"]) == (1, "no_such_target") and "'close_year'" in told["error"]["message"]
+        assert "give --key" in str(await tidewire("start", "books.close_year", "key=5", *at))
         [command] = (await hub.services())[0].commands
         assert command.parameters["properties"] == {"year": {"type": "integer"}} and command.progress
         with pytest.raises(tw.InvalidArgument, match="it is a command: start it"):
@@ -59,8 +60,8 @@ async def test_commands_are_listed_shown_watched_tried_again_and_cancelled(tmp_p
             0,
             [("one", "running", "y"), ("two", "queued", None)],
         )
-        code, text = await tidewire("ls", "--stage", "running", *at, json_wanted=False)
-        assert (code, text) == (0, "one  books.close_year [y]  running 50%  half\n")
+        running = (0, "one  books.close_year [y]  running 50%  half\n")
+        assert await tidewire("ls", "--stage", "running", *at, json_wanted=False) == running
         assert await tidewire("cancel", "two", *at) == (0, {"cancelled": True, "stage": "cancelled"})
         assert (await tidewire("cancel", "two", *at))[0] == 1
         watching = asyncio.ensure_future(tidewire("watch", "one", *at))
@@ -72,8 +73,7 @@ async def test_commands_are_listed_shown_watched_tried_again_and_cancelled(tmp_p
         code, text = await tidewire("show", "one", *at, json_wanted=False)
         assert code == 0 and "attempt 1 by" in text and "in close_year" in text and "LookupError" in text
         books.broken = False
-        code, told = await tidewire("retry", "one", *at)
-        assert (code, told["queued"]) == (0, True)
+        assert (await tidewire("retry", "one", *at))[1]["queued"]
         assert (await tidewire("watch", "one", *at))[0] == 0
         _, lines = await tidewire("start", "books.close_year", 2027, "--id", "three", "--wait", *at)
         assert lines[-1] == {"result": 2028}

@@ -12,6 +12,7 @@ import tidewire as tw
 from tidewire.commands.place import Node, at_a_place, say
 from tidewire.commands.talk import json_or_text, parse_arguments
 from tidewire.errors import InvalidArgument
+from tidewire.services.contract.command import START
 from tidewire.services.contract.names import method_problem, nearest
 
 command = typer.Typer(help="Commands of services: long work with progress and a result.", no_args_is_help=True)
@@ -54,6 +55,8 @@ async def command_start(
     if problem := method_problem("COMMAND", short_name) if dot else f"COMMAND: {name!r}: write SERVICE.COMMAND":
         raise InvalidArgument(problem)
     args, kwargs = parse_arguments(json_or_text, arguments or [])
+    if taken := [one for one in START if one in kwargs]:
+        raise InvalidArgument(f"ARGUMENTS: {taken[0]}= is no argument of a command: give --{taken[0]}")
     served = [one.name for one in await node.services()]
     if service not in served and not as_json:
         print(f"nobody serves {service} now: {name} waits; {nearest(service, served)}", file=sys.stderr)

@@ -100,7 +100,7 @@ class Hub:
         Raises:
             InvalidArgument: if it begins like an object or a list of JSON, and is none.
         """
-        return text if self.as_text else json_or_text(field, text)
+        return text if self.as_text else json_or_text(field, text, "send it as text with --text")
 
     @asynccontextmanager
     async def joined(self, **options: Any) -> AsyncIterator[tw.Node]:
@@ -117,7 +117,7 @@ class Hub:
             yield node
 
 
-def json_or_text(field: str, text: str) -> Any:
+def json_or_text(field: str, text: str, fix: str = "write it as a string of JSON") -> Any:
     """Return the value of an argument; see ``Hub.value_of``."""
     try:
         return json.loads(text)
@@ -125,7 +125,7 @@ def json_or_text(field: str, text: str) -> Any:
         if text.lstrip()[:1] not in ("{", "["):
             return text
         raise InvalidArgument(
-            f"{field}: {short(text)} begins like JSON and is none ({error}): mend it, or send it as text with --text"
+            f"{field}: {short(text)} begins like JSON and is none ({error}): correct it, or {fix}"
         ) from None
 
 

@@ -82,16 +82,17 @@ def nodes(listed: bytes) -> Iterator[NodeInfo]:
 
 
 def described(info: ServiceInfo) -> dict[str, str]:
-    """Return what an instance says of itself. Without its schemas, if it would be too long with
-    them.
+    """Return the announcement of an instance: without the schemas of its commands, or without all
+    schemas and events, if it would be too long with them.
     """
-    text = json.dumps(info.to_dict(), separators=(",", ":"))
-    if len(text.encode()) > _FIELD_BYTES_MAX:
-        logger.warning("service %r: its schemas are too long to be listed, and are left out", info.name)
-        short = {**info.to_dict(), "events": []}
-        for kind in ("methods", "commands"):
-            short[kind] = [{**one, "parameters": {}, "result": {}} for one in short[kind]]
-        text = json.dumps(short, separators=(",", ":"))
+    told = info.to_dict()
+    text = json.dumps(told, separators=(",", ":"))
+    for kind in ("commands", "methods"):
+        if len(text.encode()) > _FIELD_BYTES_MAX and (told[kind] or kind == "methods"):
+            logger.warning("service %r: the schemas of its %s are too long to be listed: left out", info.name, kind)
+            told[kind] = [{**one, "parameters": {}, "result": {}} for one in told[kind]]
+            told["events"] = told["events"] if kind == "commands" else []
+            text = json.dumps(told, separators=(",", ":"))
     return {FIELD: text}
 
 
