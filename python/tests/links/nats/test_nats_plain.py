@@ -347,7 +347,7 @@ async def test_messages_on_listed_subjects_pass_once_between_nodes_and_plain_cli
         async with tw.Node(shared, name="a") as a, client(url) as plain, contextlib.AsyncExitStack() as later:
             await a.subscribe("sync", a.spawn(lambda _: True))
             b = await later.enter_async_context(tw.Node(shared, name="b"))
-            came: asyncio.Queue[Msg] = asyncio.Queue()
+            came: asyncio.Queue[Msg] = asyncio.Queue(1_000)
             for subject in ("orders.>", "alerts.*", "else.>"):
                 await plain.subscribe(subject, cb=came.put)
             await plain.flush()
