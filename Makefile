@@ -70,7 +70,7 @@ test: test-python test-rust test-js ## Build, and pass the tests of all language
 	$(call say,all tests passed)
 
 .PHONY: test-short
-test-short: test-loom test-fuzz test-attack test-demo test-wheel ## A short form of each part of test-all that `make test` lacks
+test-short: test-loom test-fuzz test-attack test-demo test-wheel docs ## A short form of each part of test-all that `make test` lacks
 	@$(MAKE) --no-print-directory power RANDOM_SECONDS=2
 	$(call say,short forms of the long suites passed)
 
@@ -110,6 +110,11 @@ lint: .make/dev .make/extension .make/js ## Check format, lints, types, generate
 	@$(BIN)/python tools/check_prose.py
 	$(call say,shape of the tree)
 	@$(BIN)/python tools/check_shape.py
+
+.PHONY: docs
+docs: .make/docs .make/site-scripts .make/extension ## Build the documentation site, out/site/index.html; broken links and anchors are errors
+	$(call say,documentation site)
+	@.make/docs/bin/python tools/site/build.py
 
 .PHONY: lint-bench
 lint-bench: ## Check that the Rust programs of the benchmarks are formatted and compile; their peers take minutes to build
@@ -307,6 +312,23 @@ clean: ## Remove what was built
 	$(call say,maturin and zig for wheels)
 	@$(PYTHON) -m venv $@
 	@$@/bin/python -m pip install --quiet --disable-pip-version-check -r tools/requirements-wheel.txt
+	@touch $@
+
+.make/docs: tools/requirements-docs.txt | .make
+	$(call say,packages for the documentation site)
+	@$(PYTHON) -m venv $@
+	@$@/bin/python -m pip install --quiet --disable-pip-version-check -r tools/requirements-docs.txt
+	@touch $@
+
+# The pages ask no other server for scripts.
+.make/site-scripts: tools/site/scripts.sha256 | .make
+	$(call say,scripts of the documentation site)
+	@command -v npm >/dev/null || { echo "the site needs npm for its diagrams: apt-get install nodejs npm"; exit 1; }
+	@mkdir -p $@
+	@cd $@ && npm pack --silent mermaid@11.17.2 iframe-worker@1.0.4 >/dev/null
+	@cd $@ && tar -xzOf mermaid-11.17.2.tgz package/dist/mermaid.min.js >mermaid.js && rm mermaid-*.tgz
+	@cd $@ && tar -xzOf iframe-worker-1.0.4.tgz package/shim/index.js >iframe-worker.js && rm iframe-worker-*.tgz
+	@cd $@ && sha256sum --quiet --check ../../$<
 	@touch $@
 
 .make/extension: .make/venv $(RUST_SOURCES) python/pyproject.toml

@@ -197,6 +197,9 @@ class Agents(Base):
         """Make a pool of supervised workers that run one function: ``await pool.submit(x)``,
         ``async for y in pool.map(xs)``.
 
+        The other options are those of ``tw.Pool`` and ``agent``. The configuration has the defaults
+        of ``capacity``, ``heartbeat_timeout``, ``max_deliveries`` and ``result_bytes_max``.
+
         Args:
             function: The function of the workers, or its import path ``"package.module:name"``.
                 With a class of agents, or a ``functools.partial`` of one, each worker makes an
@@ -207,10 +210,6 @@ class Agents(Base):
             kind: "thread", or "process" for work that needs a core of its own.
             batch: The function takes a list of what is queued, and returns a list of as many
                 results: a ``tw.Batch``, the largest size, or True for the configuration's.
-            name, overflow, task_timeout, on_dead, pickler, on_cancel: As for ``tw.Pool``.
-            capacity, heartbeat_timeout, max_deliveries, restarts, result_bytes_max: As for
-                ``tw.Pool``; the default is the configuration's.
-            id, type, capabilities, retry, mailbox: For agents, as for ``agent``.
             concurrency: For agents, how many messages have left the mailbox for the workers; two
                 per worker if nothing is said.
 

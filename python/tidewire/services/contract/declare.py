@@ -38,10 +38,8 @@ class Service:
     Methods marked by ``@tw.method`` can be called, those marked by ``@tw.on`` handle events. The
     class is looked at when it is made.
 
-    Args:
-        name: Name of the service; the default is the name of the class, as in ``order_book``
-            for ``OrderBook``.
-        visibility: Allowed callers: "node", "private" (the default) or "public".
+    ``name`` is the name of the service; the default is the name of the class, as in ``order_book``
+    for ``OrderBook``. ``visibility`` is "node", "private" (the default) or "public": who may call.
 
     Raises:
         InvalidArgument: when the class is made, if anything is wrong with it; the message names all
