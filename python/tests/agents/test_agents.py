@@ -356,31 +356,3 @@ def test_a_restart_of_one_object_is_refused_and_says_what_to_give(node: tw.Node)
         with pytest.raises(tw.InvalidArgument, match="on_failure='restart' is not allowed with durable="):
             node.agent(durable, id="a", durable="inbox", supervision=restart)
     assert node.statistics()["actors"] == [] and list(node.agents) == []
-
-
-@pytest.mark.promise("P7.16", "P7.18")
-def test_dead_letters_of_agents_are_bounded_and_can_be_told_again() -> None:
-    with tw.Node(config={"dead_letters": 10}) as node:
-        fail = [True]
-        seen: list[Any] = []
-        done = threading.Semaphore(0)
-
-        def handler(payload: int) -> None:
-            if fail[0]:
-                raise ValueError(payload)
-            seen.append(payload)
-            done.release()
-
-        node.agent(handler, id="a")
-        sender = node.agent(nothing, id="sender")
-        for n in range(25):
-            with pytest.raises(ValueError, match=str(n)):
-                sender.sync.request(n, to="a")
-        assert [letter.message.payload for letter in node.dead_letters.list()] == list(range(15, 25))
-        assert node.statistics()["dead_letters_let_go"] == 15
-        fail[0] = False
-        assert node.dead_letters.requeue_all(reason="failed", name="a") == 10
-        for _ in range(10):
-            assert done.acquire(timeout=PATIENCE)
-        assert seen == list(range(15, 25))
-        assert len(node.dead_letters) == 0

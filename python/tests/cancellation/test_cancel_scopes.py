@@ -82,6 +82,7 @@ async def _waits(node: tw.Node, far: tw.Node) -> dict[str, Callable[[], Any]]:
     }
 
 
+@pytest.mark.promise("P16.3")
 @pytest.mark.parametrize("what", WAITS)
 async def test_a_cancel_scope_ends_its_own_wait_and_nothing_else(what: str) -> None:
     node = tw.Node()
@@ -97,42 +98,3 @@ async def test_a_cancel_scope_ends_its_own_wait_and_nothing_else(what: str) -> N
         with pytest.raises(TimeoutError), anyio.fail_after(0.05):
             await wait()
     await node.stop(timeout=0)
-
-
-def _cancelled_with(of: Callable[[tw.ActorRef, tw.Node], Any]) -> tuple[Any, ...]:
-    async def main() -> tuple[Any, ...]:
-        async with tw.Node() as node:
-            ref = node.spawn(never)
-
-            async def wait() -> None:
-                await of(ref, node)
-
-            task = asyncio.ensure_future(wait())
-            await asyncio.sleep(0)
-            task.cancel("why")
-            try:
-                await task
-            except asyncio.CancelledError as error:
-                while error.__context__ is not None and not error.args:
-                    error = error.__context__  # type: ignore[assignment]
-                return error.args
-            finally:
-                await node.stop(timeout=0)
-
-    return asyncio.run(main())
-
-
-@pytest.mark.promise("P16.3")
-@pytest.mark.parametrize("what", ["ask", "submit", "idle", "subscription"])
-def test_the_message_of_cancel_arrives(what: str) -> None:
-    def of(ref: tw.ActorRef, node: tw.Node) -> Any:
-        ref.tell(1)
-        waits: dict[str, Callable[[], Any]] = {
-            "ask": lambda: ref.ask(1),
-            "submit": lambda: node.pool(never, workers=1).submit(1),
-            "idle": lambda: node.idle(),
-            "subscription": lambda: _hear(node),
-        }
-        return waits[what]()
-
-    assert _cancelled_with(of) == ("why",)

@@ -43,23 +43,6 @@ async def test_no_schedule_of_cancelled_fetches_ends_an_event(kind: str, seed: i
         assert await consumer.dead_letters() == []
 
 
-@pytest.mark.promise("P17.95")
-@every_home
-async def test_a_fetch_that_was_given_up_leaves_the_event_to_another_reader(kind: str, tmp_path: Path) -> None:
-    async with nodes(kind, tmp_path) as (one, other):
-        stream = await one.stream("orders", subjects=["orders.>"])
-        idle = await stream.consumer("billing", start="all", max_deliver=2, ack_wait=60.0)
-        for _ in range(3):
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(idle.next(), 0.05)
-        busy = await (await other.find_stream("orders")).consumer("billing", start="all", max_deliver=2, ack_wait=60.0)
-        await stream.publish("orders.made", 1)
-        event = await busy.next(timeout=10.0)
-        assert event is not None
-        assert (event.value, event.delivery) == (1, 1)
-        await event.ack()
-
-
 @pytest.mark.promise("P17.100")
 @every_home
 async def test_events_that_a_closed_consumer_gives_back_use_up_no_attempt(kind: str, tmp_path: Path) -> None:

@@ -56,18 +56,6 @@ def test_a_table_fits_a_terminal_of_80_columns(place: Path) -> None:
     assert "\x1b" not in narrow.stdout, "colours are for terminals"
 
 
-def test_statistics_of_a_node_tell_of_its_agents_and_of_pools(node: tw.Node) -> None:
-    node.agent(lambda n: n, id="pricing")
-    with tw.Pool(abs, workers=1, name="seen", capacity=7) as pool:
-        pool.sync.submit(-1)
-        now = node.statistics()
-        assert [row["agent"] for row in now["agents"]] == ["pricing"]
-        assert [(row["name"], row["handled"], row["capacity"]) for row in now["pools"] if row["name"] == "seen"] == [
-            ("seen", 1, 7)
-        ]
-    assert "seen" not in [row["name"] for row in node.statistics()["pools"]]
-
-
 def test_services_are_seen_in_statistics_and_in_the_table(place: Path) -> None:
     def fails() -> None:
         raise KeyError

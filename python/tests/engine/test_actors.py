@@ -95,32 +95,6 @@ def test_a_late_reply_through_a_kept_context(node: tw.Node) -> None:
         kept[0].reply("again")
 
 
-def test_batches_come_as_lists(node: tw.Node) -> None:
-    gate, entered = threading.Event(), threading.Event()
-
-    class Batched:
-        def __init__(self) -> None:
-            self.batches: list[list[int]] = []
-
-        def handle_batch(self, messages: list[int]) -> None:
-            entered.set()
-            gate.wait(30)
-            self.batches.append(messages)
-
-        def receive(self, _: object) -> list[list[int]]:
-            return self.batches
-
-    ref = node.spawn(Batched)
-    ref.tell(0)
-    entered.wait(30)
-    for n in range(1, 50):
-        ref.tell(n)
-    gate.set()
-    batches = node.sync.ask(ref, "what came")
-    assert [n for batch in batches for n in batch] == list(range(50))
-    assert len(batches) == 2, "one alone, then everything that had gathered"
-
-
 def test_behaviours_stack_over_a_base_that_stays(node: tw.Node) -> None:
     def base(message: str, ctx: tw.Context) -> str:
         if message == "open":

@@ -35,12 +35,14 @@ MAKERS = [
     "request",
     "agent",
     "agent with retries",
+    "call",
+    "call over a link",
     "submit",
     "stop",
     "until",
     "node.stop",
 ]
-NOT_BEGUN = {"agent with retries", "until", "node.stop"}
+NOT_BEGUN = {"agent with retries", "call", "call over a link", "until", "node.stop"}
 """These are coroutines and nothing else: ``asyncio.wait`` refuses them."""
 
 
@@ -48,6 +50,7 @@ def with_maker(what: str, story: Callable[[Make], Coroutine[Any, Any, None]]) ->
     async def main() -> None:
         async with tw.Node() as node, tw.Node() as other:
             ref = node.spawn(answer)
+            await node.serve({"answer": answer}, name="desk")
             node.subscribe("asked", ref)
             node.agent(answer, id="asked")
             asker, retrying = node.agent(answer, id="asker"), node.agent(answer, id="retrying", retry=tw.Retry(2))
@@ -58,7 +61,9 @@ def with_maker(what: str, story: Callable[[Make], Coroutine[Any, Any, None]]) ->
                     pass
                 return full.send(1)
 
-            async with node.pool(plain, workers=1) as pool:
+            url = node.listen("tide://127.0.0.1:0").url
+            async with node.pool(plain, workers=1) as pool, tw.Node(url) as far:
+                await far.until(lambda now: now["links"]["services"].get("desk") == 1, timeout=20)
                 makers: dict[str, Make] = {
                     "ask": lambda: ref.ask(1),
                     "send": lambda: ref.send(1),
@@ -66,6 +71,8 @@ def with_maker(what: str, story: Callable[[Make], Coroutine[Any, Any, None]]) ->
                     "request": lambda: node.request("asked", 1),
                     "agent": lambda: asker.request(1, to="asked"),
                     "agent with retries": lambda: retrying.request(1, to="asked"),
+                    "call": lambda: node.client("desk").answer(1),
+                    "call over a link": lambda: far.client("desk").answer(1),
                     "submit": lambda: pool.submit(1),
                     "stop": lambda: node.spawn(answer).stop(),
                     "until": lambda: node.until(lambda _: True),
@@ -130,6 +137,17 @@ def test_wait_takes_it_as_it_is(what: str) -> None:
         done, _ = await asyncio.wait([make(), make()])
         for one in done:
             one.result()
+
+    with_maker(what, story)
+
+
+@pytest.mark.parametrize("what", ["call", "call over a link"])
+def test_wait_refuses_a_call(what: str) -> None:
+    async def story(make: Make) -> None:
+        made = make()
+        with pytest.raises(TypeError, match="use tasks explicitly"):
+            await asyncio.wait({made})
+        await made
 
     with_maker(what, story)
 

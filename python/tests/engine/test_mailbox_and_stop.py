@@ -100,22 +100,6 @@ def test_a_stop_that_runs_out_of_time_says_where_the_handler_is(node: tw.Node) -
     assert node.lookup("stuck") is None
 
 
-@pytest.mark.promise("P8.7", "P16.26")
-async def test_asks_of_an_actor_that_is_abandoned_end_with_it(node: tw.Node) -> None:
-    held = Held(node, tw.Mailbox(8))
-    asks = [asyncio.ensure_future(held.ref.ask(number, timeout=None)) for number in (1, 2)]
-    await asyncio.sleep(0)
-    ledger = await held.ref.stop(timeout=0.01)
-    told = await asyncio.wait_for(asyncio.gather(*asks, return_exceptions=True), 30)
-    assert [type(one) for one in told] == [tw.ActorStopped] * 2
-    # All three are dead letters while the handler of the first still runs.
-    assert (ledger.accepted, ledger.dead_lettered, held.seen) == (3, 3, [])
-    letters = node.dead_letters.list()
-    # Nobody gets a second time a message that a handler has.
-    assert sorted(letter.message for letter in letters if letter.message is not None) == [1, 2] and len(letters) == 3
-    held.gate.set()
-
-
 @pytest.mark.promise("P8.7", "P8.8", "P16.26")
 @pytest.mark.parametrize("end", ["stop", "error"])
 def test_asks_of_actors_that_the_end_of_a_node_abandons_end_at_once(end: str) -> None:
@@ -182,21 +166,6 @@ def test_restart_makes_a_new_object_and_keeps_the_mailbox(node: tw.Node) -> None
     ref.tell("fail")
     assert node.sync.ask(ref, 2) == [100, 2]
     assert ref.statistics()["restarts"] == 1
-
-
-@pytest.mark.promise("P7.13")
-def test_a_restart_limit_stops_the_actor(node: tw.Node) -> None:
-    supervision = tw.Supervision(on_failure="restart", max_restarts=3, backoff_ms=0)
-    ref = node.spawn(_fail, supervision=supervision)
-    for n in range(10):
-        ref.try_tell(n)
-    ledger = node.sync.stop(ref)
-    assert ledger.reason.startswith("restart_limit: ValueError")
-    assert ledger.balanced and ledger.handled == 0
-
-
-def _fail(message: object) -> None:
-    raise ValueError(message)
 
 
 @pytest.mark.promise("P7.6", "P7.17")

@@ -132,40 +132,6 @@ def test_subscriptions_of_an_actor_are_set_and_ended(node: tw.Node) -> None:
     assert node.publish("c", 1) == 0
 
 
-def test_a_bad_pattern_is_refused_and_leaves_no_actor(node: tw.Node) -> None:
-    patterns: list[Any] = ["", "a..b", "a b", ".a", "a.", "a.>.b", "a*", "x" * 300, 7, None]
-    for pattern in patterns:
-        with pytest.raises((tw.InvalidSubject, TypeError)):
-            node.subscribe(pattern, lambda _: None)
-        with pytest.raises((tw.InvalidSubject, TypeError)):
-            node.publish(pattern, 1)
-    statistics = node.statistics()
-    assert (statistics["actors"], statistics["subscriptions"]) == ([], 0)
-
-
-def test_a_constant_subscriber_sees_everything_while_others_come_and_go(node: tw.Node) -> None:
-    seen: list[int] = []
-    constant = node.spawn(seen.append, mailbox=1_000_000)
-    node.subscribe("news.*", constant)
-    over = threading.Event()
-
-    def visit() -> None:
-        while not over.is_set():
-            node.subscribe("news.>", constant_other).unsubscribe()
-
-    constant_other = node.spawn(lambda _: None, mailbox=1_000_000)
-    visitors = [threading.Thread(target=visit) for _ in range(2)]
-    for visitor in visitors:
-        visitor.start()
-    for n in range(20_000):
-        assert node.publish("news.today", n) >= 1
-    over.set()
-    for visitor in visitors:
-        visitor.join(30)
-    node.sync.stop(constant)
-    assert seen == list(range(20_000))
-
-
 @pytest.mark.promise("P9.4", "P9.5")
 async def test_a_timer_says_how_it_ended(node: tw.Node) -> None:
     seen: list[str] = []
@@ -185,32 +151,6 @@ async def test_a_timer_says_how_it_ended(node: tw.Node) -> None:
     assert seen == ["once"]
     assert await node.schedule(0, ref, "late").outcome() == "no_target"
     assert node.statistics()["timers"] == 0
-
-
-@pytest.mark.promise("P9.3")
-def test_timers_are_fired_or_cancelled_never_both(node: tw.Node) -> None:
-    fired: set[int] = set()
-    ref = node.spawn(fired.add, mailbox=1_000_000)
-    cancelled = {n for n in range(50_000) if node.schedule(0, ref, n).cancel()}
-    last = node.schedule(0.001, node.spawn(lambda _: None), "last")
-    assert node.sync.outcome(last) == "delivered"
-    node.sync.stop(ref)
-    assert fired.isdisjoint(cancelled)
-    assert fired | cancelled == set(range(50_000))
-
-
-@pytest.mark.promise("P9.7")
-async def test_a_timer_that_waits_when_its_node_stops_is_cancelled() -> None:
-    async def _outcome(timer: tw.Timer) -> str:
-        outcome: str = await timer.outcome()
-        return outcome
-
-    async with tw.Node() as node:
-        ref = node.spawn(lambda message: None)
-        timers = [node.schedule(3600, ref, "never"), node.schedule(3600, ref, "never", every=1)]
-        waiting = [asyncio.ensure_future(_outcome(timer)) for timer in timers]
-    assert await asyncio.wait_for(asyncio.gather(*waiting), 30) == ["cancelled"] * 2
-    assert not timers[0].cancel()
 
 
 @pytest.mark.parametrize("way", ["node", "subscription"])

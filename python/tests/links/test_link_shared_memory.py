@@ -18,7 +18,6 @@ from link_programs import until_served
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the system has no such memory")
 
 KIB, MIB = 1 << 10, 1 << 20
-OFF = {"links": {"link_shared_bytes": 0}}
 
 
 def pattern(length: int, seed: int = 0) -> bytes:
@@ -59,32 +58,6 @@ async def test_short_and_very_long_values_are_sent(workshop_url: str, value: byt
         assert laid(node) == 0
 
 
-@pytest.mark.parametrize("caller_shares", [True, False])
-@pytest.mark.parametrize("server_shares", [True, False])
-async def test_a_peer_without_shared_memory_gets_chunks(
-    started: Programs, caller_shares: bool, server_shares: bool
-) -> None:
-    _, url = started.hub()
-    env = {} if server_shares else {"TIDEWIRE_LINKS__LINK_SHARED_BYTES": "0"}
-    started.server(url, **env)
-    async with tw.Node(url, name="caller", config={} if caller_shares else OFF) as node:
-        await until_served(node, "workshop")
-        values = [pattern(2 * MIB, number) for number in range(5)]
-        workshop = node.client("workshop")
-        assert await asyncio.gather(*(workshop.echo(value) for value in values)) == values
-        assert laid(node) == (5 if caller_shares else 0)
-
-
-async def test_a_value_beyond_the_shared_capacity_is_sent(workshop_url: str) -> None:
-    config = {"links": {"link_shared_bytes": 3 * MIB}}
-    async with tw.Node(workshop_url, name="caller", config=config) as node:
-        values = [pattern(MIB, number) for number in range(40)]
-        workshop = node.client("workshop")
-        assert await asyncio.gather(*(workshop.echo(value) for value in values)) == values
-        # Two of them, each with its mark, are as many as can lie there at once.
-        assert 2 <= laid(node) < 40
-
-
 async def test_a_node_that_listens_shares_with_those_who_join(started: Programs) -> None:
     _, url = started.listening("tide://127.0.0.1:0")
     async with tw.Node(url, name="caller") as node:
@@ -92,13 +65,6 @@ async def test_a_node_that_listens_shares_with_those_who_join(started: Programs)
         value = pattern(2 * MIB)
         assert await node.client("workshop").echo(value) == value
         assert laid(node) == 1
-
-
-async def test_items_of_streams_lie_there_too_and_keep_their_order(workshop_url: str) -> None:
-    async with tw.Node(workshop_url, name="caller") as node:
-        items = [item async for item in node.client("workshop").blocks(30, 200_000)]
-        assert [len(item) for item in items] == [200_000] * 30
-        assert len(set(items)) in (1, 30)
 
 
 async def test_calls_to_a_killed_callee_leave_capacity_for_others(started: Programs) -> None:

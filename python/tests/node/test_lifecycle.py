@@ -20,28 +20,6 @@ import tidewire as tw
 from program_support import program
 
 
-@pytest.mark.promise("P1.12", "P1.13")
-def test_messages_before_the_start_wait() -> None:
-    node = tw.Node()
-    seen: list[int] = []
-    ref = node.spawn(seen.append)
-    ref.tell(1)
-    assert seen == []
-    with node:
-        with pytest.raises(tw.AlreadyStarted):
-            node.start()
-        node.sync.stop(ref)
-    assert seen == [1]
-
-
-@pytest.mark.promise("P8.17")
-def test_a_process_can_have_one_node_after_another() -> None:
-    for _ in range(20):
-        with tw.Node() as node:
-            assert node.sync.ask(node.spawn(lambda n: n), 1) == 1
-    assert not [t for t in threading.enumerate() if t.name.startswith("tidewire")]
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -182,29 +160,6 @@ def _cycles(node: tw.Node) -> None:
     assert threads_after <= threads
     assert files_after <= files
     assert memory_after - memory < 8 << 20, f"{memory_after - memory} bytes in 2,000 cycles of five actors"
-
-
-@pytest.mark.promise("P2.1")
-def test_four_threads_lose_nothing_and_keep_their_order(node: tw.Node) -> None:
-    each = 25_000
-    following = [0] * 4
-
-    def sink(message: tuple[int, int]) -> None:
-        sender, n = message
-        assert following[sender] == n
-        following[sender] += 1
-
-    ref = node.spawn(sink)
-    threads = [
-        threading.Thread(target=lambda sender=sender: [node.sync.send(ref, (sender, n)) for n in range(each)])
-        for sender in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(50)
-    assert node.sync.stop(ref).handled == 4 * each
-    assert following == [each] * 4
 
 
 def test_a_node_whose_loop_is_closed_stops_at_once_on_another_one() -> None:

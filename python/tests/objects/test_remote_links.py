@@ -10,22 +10,11 @@ import tidewire as tw
 from link_processes import Programs
 from link_programs import until_served
 from link_stories import joined
-from remote_support import counts, let_go
+from remote_support import let_go
 
 
 async def number() -> int:
     return 7
-
-
-async def test_a_holder_that_is_killed_holds_nothing(started: Programs) -> None:
-    _, url, server = started.hub_and_server()
-    async with tw.Node(url, name="owner") as node:
-        workshop = node.client("workshop")
-        await workshop.keep(number)
-        assert await workshop.call_kept() == 7
-        assert counts(node) == (1, 0)
-        server.signal(signal.SIGKILL)
-        await let_go(node)
 
 
 async def test_a_lost_hub_takes_all_with_it_and_the_next_one_begins_anew(started: Programs) -> None:

@@ -81,10 +81,6 @@ def die(_: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def exit_with(code: int) -> None:
-    sys.exit(code)
-
-
 def raise_it(error: BaseException) -> None:
     raise error
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from pool_functions import die, increment
+from pool_functions import increment
 
 PATIENCE = 30.0
 
@@ -57,15 +57,6 @@ def test_a_quarantined_task_is_a_dead_letter_that_can_be_submitted_again(node: t
     node.dead_letters.requeue(letter)
     assert again.wait(PATIENCE)
     assert calls == [7, 7]
-
-
-def test_a_task_that_kills_its_worker_twice_is_quarantined_and_kept(node: tw.Node) -> None:
-    pool = node.pool(die, workers=1, kind="process", name="p")
-    with pytest.raises(tw.TaskQuarantined):
-        pool.sync.submit(9)
-    (letter,) = node.dead_letters.list(name="p")
-    assert node.dead_letters.list(name="pool:p") == [letter]
-    assert "2 workers" in (letter.error or "")
 
 
 def test_the_configuration_gives_what_a_call_does_not_say() -> None:

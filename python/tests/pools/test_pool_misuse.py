@@ -214,16 +214,6 @@ def test_an_error_that_does_not_travel_is_described(function: Any, name: str, me
         assert f"in {function.__name__}" in caught.value.remote_traceback
 
 
-def test_system_exit_is_only_an_error_of_the_task() -> None:
-    with process_pool(functions.exit_with) as pool:
-        pids = [worker["pid"] for worker in pool.statistics().get("workers", [])]
-        for code in (0, 3):
-            with pytest.raises(tw.RemoteError, match=f"SystemExit: {code}"):
-                pool.sync.submit(code)
-        assert pool.statistics()["restarts"] == 0
-        assert pids in ([], [worker["pid"] for worker in pool.statistics()["workers"]])
-
-
 def test_results_that_do_not_travel_are_errors_of_their_task() -> None:
     with (
         process_pool(functions.give_lock) as pool,

@@ -6,7 +6,6 @@ import asyncio
 import functools
 import os
 import random
-import signal
 import threading
 from collections import Counter
 from pathlib import Path
@@ -69,22 +68,6 @@ def test_random_deeds_in_processes_have_one_outcome_for_each_item(seed: int, tmp
     # A map that ends early may have begun items of the next one.
     errors = sum(way in ERRORS for _, way in items)
     assert max(calls.values()) <= 1 + errors + redelivered
-
-
-@pytest.mark.promise("P12.7", "P12.9")
-async def test_killed_workers_repeat_no_item_that_was_not_in_their_hands(tmp_path: Path) -> None:
-    async with process_pool(functools.partial(functions.noted, str(tmp_path)), 2, max_deliveries=20) as pool:
-        taken = 0
-        async for result in pool.map(range(3_000), ahead=600):
-            assert result == taken
-            taken += 1
-            if taken % 300 == 150:
-                now = await pool.until(lambda now: any(one["task"] for one in now["workers"]), PATIENCE)
-                os.kill(next(one["pid"] for one in now["workers"] if one["task"]), signal.SIGKILL)
-        redelivered = pool.statistics()["redelivered"]
-    assert pool.ledger == tw.Ledger(3_000, 3_000, 0, 0, reason="stopped")
-    calls = [os.path.getsize(tmp_path / str(n)) for n in range(3_000)]
-    assert min(calls) == 1 and sum(calls) <= 3_000 + redelivered
 
 
 @pytest.mark.parametrize("seed", range(3))

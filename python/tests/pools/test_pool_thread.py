@@ -69,6 +69,7 @@ async def test_an_exit_in_a_task_is_only_an_error_of_the_task(kind: Any) -> None
                 await pool.submit(error)
             assert caught.value.type_name == type(error).__name__
             assert "raise_it" in caught.value.remote_traceback
+        assert pool.statistics()["restarts"] == 0
 
 
 @pytest.mark.promise("P12.10")

@@ -97,16 +97,5 @@ def test_all_in_a_plain_thread(node: tw.Node) -> None:
     assert isinstance(everybody.sync.fail()[1].error, KeyError)
 
 
-async def test_nobody_there_is_said_at_once(node: tw.Node) -> None:
-    echo(node, "a")
-    with pytest.raises(tw.NoResponders, match="ecko: nobody serves it: did you mean 'echo'"):
-        await node.client("ecko").where()
-    with pytest.raises(tw.NoResponders, match="'z' is not among its instances: there are 'a'"):
-        await node.client("echo").with_(instance="z").where()
-    with pytest.raises(tw.NoResponders):
-        async for _ in node.client("nothing").items():
-            pass
-
-
 async def numbers() -> Any:
     yield 1

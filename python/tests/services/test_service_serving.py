@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from typing import Any
 
@@ -138,12 +137,3 @@ def test_a_plain_function_that_gives_a_coroutine_says_so(node: tw.Node) -> None:
     node.serve({"wrapped": lambda: later()}, name="odd")
     with pytest.raises(tw.InvalidArgument, match="a plain function gave a coroutine"):
         node.client("odd").sync.wrapped()
-
-
-def test_an_interrupted_wait_leaves_the_service_working(node: tw.Node) -> None:
-    hanging = Hanging()
-    node.serve(hanging)
-    with contextlib.suppress(tw.AskTimeout):
-        node.client(Hanging).with_(timeout=0.05).sync.block()
-    hanging.thread_open.set()
-    assert node.client(Hanging).sync.ping() == "pong"

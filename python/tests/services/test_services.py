@@ -33,13 +33,6 @@ async def test_a_call_is_awaited_once(node: tw.Node) -> None:
 
 
 @pytest.mark.promise("P16.21")
-def test_a_call_that_is_never_awaited_warns(node: tw.Node) -> None:
-    node.serve(Pricing())
-    with pytest.warns(RuntimeWarning, match=r"pricing\.quote was never awaited"):
-        node.client(Pricing).quote("X")
-
-
-@pytest.mark.promise("P16.21")
 def test_a_plain_function_learns_of_sync_at_its_own_line(node: tw.Node) -> None:
     node.serve(Pricing())
     actor = node.spawn(lambda message: message)

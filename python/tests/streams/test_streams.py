@@ -245,31 +245,6 @@ async def test_a_folder_is_opened_once_and_again_after_its_node_has_stopped(tmp_
             await nowhere.streams()
 
 
-@pytest.mark.promise("P17.27")
-@both
-async def test_a_fetched_event_that_is_not_begun_costs_no_delivery(kind: str, tmp_path: Path) -> None:
-    async with home(kind, tmp_path) as node:
-        orders = await node.stream("orders", subjects=["orders.>"])
-        for number in range(50):
-            await orders.publish("orders.created", number)
-        # The first consumer fetches ahead, and leaves early, again and again.
-        for _ in range(5):
-            async with await orders.consumer("billing", start="all", max_deliver=2) as billing:
-                for _ in range(3):
-                    event = await billing.next(30)
-                    assert event is not None and event.delivery == 1
-                    await event.ack()
-        billing = await orders.consumer("billing", start="all", max_deliver=2)
-        seen = []
-        while len(seen) < 35:
-            event = await billing.next(30)
-            assert event is not None and event.delivery == 1
-            seen.append(event.value)
-            await event.ack()
-        await billing.close()
-        assert seen == list(range(15, 50))
-
-
 @both
 async def test_the_newest_of_each_key_stays(kind: str, tmp_path: Path) -> None:
     async with home(kind, tmp_path) as node:

@@ -102,18 +102,3 @@ async def test_a_callee_that_is_silent_for_two_heartbeats_is_given_up(started: P
         # It finds out that it was given up, and joins again.
         await until_served(node, "workshop", 1)
         assert await workshop.label() == "server"
-
-
-def test_a_caller_that_is_killed_cancels_the_handler(started: Programs) -> None:
-    _, url, server = started.hub_and_server()
-    caller = started.caller(url, "hold")
-    server.expect("holding")
-    caller.signal(signal.SIGKILL)
-    server.expect("cancelled", SOON_S)
-
-
-def test_a_reader_that_is_killed_closes_the_generator(started: Programs) -> None:
-    _, url, server = started.hub_and_server()
-    reader = started.reader(url)
-    reader.signal(signal.SIGKILL)
-    server.expect("closed", SOON_S)

@@ -99,34 +99,6 @@ async def test_a_hub_that_hangs_is_given_up_and_joined_again(started: Programs) 
         await joined(node)
 
 
-@pytest.mark.promise("P13.14")
-async def test_each_of_a_thousand_calls_ends_once_when_the_hub_is_replaced(started: Programs) -> None:
-    hub, url, server = started.hub_and_server()
-    async with tw.Node(url, name="caller") as node:
-        workshop = node.client("workshop")
-        ends: list[list[object]] = [[] for _ in range(1_000)]
-
-        async def call(number: int) -> None:
-            try:
-                ends[number].append(await (workshop.hold() if number % 2 else workshop.echo(number)))
-            except tw.TidewireError as error:
-                ends[number].append(type(error))
-
-        calls = [asyncio.ensure_future(call(number)) for number in range(1_000)]
-        for _ in range(500):
-            await said(server, "holding")
-        await asyncio.gather(*calls[::2])
-        hub.signal(signal.SIGKILL)
-        await asyncio.wait_for(asyncio.gather(*calls), SOON_S)
-        assert all(len(found) == 1 for found in ends)
-        assert [ends[number] for number in range(1, 1_000, 2)] == [[tw.LinkLost]] * 500
-        assert [ends[number] for number in range(0, 1_000, 2)] == [[number] for number in range(0, 1_000, 2)]
-        hub.ended()
-        await asyncio.to_thread(started.hub, url)
-        await until_served(node, "workshop")
-        assert await workshop.label() == "server"
-
-
 @pytest.mark.promise("P13.3")
 async def test_a_service_of_a_node_without_hub_is_served_at_the_next_hub(started: Programs) -> None:
     hub, url = started.hub()

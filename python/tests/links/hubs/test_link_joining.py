@@ -116,18 +116,6 @@ async def test_a_service_for_this_process_alone_is_invisible_to_others(started: 
                     await shop.audit()
 
 
-@pytest.mark.promise("P13.1")
-def test_a_name_that_is_taken_is_refused(started: Programs) -> None:
-    _, url = started.hub()
-    with tw.Node(url, name="same") as first:
-        with pytest.raises(tw.NameTaken, match='"same"'), tw.Node(url, name="same"):
-            pass
-        assert first.client("workshop") is not None
-    # The name is free again once its node has left.
-    with tw.Node(url, name="same"):
-        pass
-
-
 @KINDS
 async def test_a_node_that_has_stopped_can_begin_again_under_its_name(started: Programs, kind: str) -> None:
     _, url = started.listening(started.url(kind))

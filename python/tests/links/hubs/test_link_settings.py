@@ -126,19 +126,6 @@ async def test_a_hub_keeps_what_it_was_told_to(started: Programs, monkeypatch: p
                 await node.subscribe(f"some.{number}", print)
 
 
-@pytest.mark.parametrize("scheme", ["tide", "ws", "tide+unix"])
-def test_one_node_more_than_a_hub_takes_is_told_so(started: Programs, scheme: str, tmp_path: Path) -> None:
-    place = f"//{tmp_path}/hub" if scheme == "tide+unix" else "//127.0.0.1:0"
-    # The hub itself is a node, too.
-    _, url = started.hub(f"{scheme}:{place}", "--set", "links.hub_links=2")
-    with (
-        tw.Node(url, name="first"),
-        pytest.raises(tw.LimitExceeded, match="hub_links=2: as many nodes as possible"),
-        tw.Node(url, name="second"),
-    ):
-        pass
-
-
 async def test_small_chunks_and_small_writes_carry_the_same_values() -> None:
     settings = links(link_chunk_bytes=1024, link_batch_bytes=4096, link_batch_frames=7)
     async with tw.Node(name="hub", config=settings) as hub:

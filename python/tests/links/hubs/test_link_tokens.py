@@ -6,14 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import tidewire as tw
 from link_processes import Programs
-from link_programs import Workshop
 from service_support import logged
 
 ROOT = tw.Token("all of it all", user="root")
@@ -23,17 +20,6 @@ SECRET = "few of it all"
 def place(hub: tw.Node, **limits: int) -> str:
     """Return the address of a hub whose token of ann has these limits."""
     return hub.listen("tide://127.0.0.1:0", tokens=[ROOT, tw.Token(SECRET, user="ann", **limits)]).url
-
-
-@asynccontextmanager
-async def joined(**limits: int) -> AsyncIterator[tuple[tw.Node, tw.Node, tw.Node]]:
-    """A hub, a node of ann, whose token has these limits, and one whose token has none."""
-    async with (
-        tw.Node(name="hub") as hub,
-        tw.Node(url := place(hub, **limits), name="ann", token=SECRET) as ann,
-        tw.Node(url, name="root", token=ROOT.token) as root,
-    ):
-        yield hub, ann, root
 
 
 async def test_a_subscription_that_the_hub_refuses_is_not_in_force_at_the_node_either() -> None:
@@ -97,39 +83,6 @@ def test_a_refusal_of_the_hub_that_nobody_awaits_is_logged_once(caplog: pytest.L
     assert said()[0].partition(", so that")[0] == "ann: the hub 'hub' refuses 'refused.x'"
     # The two of a service are its name, and its instance.
     assert len(said()) == 3 and all("await what subscribe() and serve() return" in line for line in said())
-
-
-def test_as_many_nodes_join_with_a_token_as_it_says() -> None:
-    with tw.Node(name="hub") as hub, tw.Node(url := place(hub, hub_links=2), name="first", token=SECRET):
-        with tw.Node(url, name="second", token=SECRET):
-            with (
-                pytest.raises(tw.LimitExceeded, match='hub_links=2 of the token of "ann": as many nodes'),
-                tw.Node(url, name="third", token=SECRET),
-            ):
-                pass
-            with tw.Node(url, name="root", token=ROOT.token):
-                assert hub.statistics()["links"]["nodes"] == 4
-        # Nothing is left of the one that has gone once the hub has heard of it.
-        hub.sync.until(lambda seen: seen["links"]["nodes"] == 2, 30)
-        with tw.Node(url, name="third", token=SECRET):
-            pass
-
-
-async def test_a_subscription_too_many_fails_where_it_was_asked_for_and_the_link_stays() -> None:
-    async with joined(link_subscriptions=5) as (hub, ann, root):
-        await hub.serve(Workshop("here"), name="workshop")
-        heard: asyncio.Queue[object] = asyncio.Queue(10)
-
-        async def fill(node: tw.Node) -> None:
-            for number in range(6):
-                await node.subscribe(f"news.{number}", heard.put_nowait)
-
-        with pytest.raises(tw.LimitExceeded, match=r"link_subscriptions=5 of the token is exceeded"):
-            await fill(ann)
-        await fill(root)
-        hub.publish("news.0", "to both")
-        assert [await asyncio.wait_for(heard.get(), 30) for _ in range(2)] == ["to both"] * 2
-        assert await ann.client("workshop").label() == "here"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 //! The ledger of a campaign: sizes of ranges, assignment to workers, and runs that kill their
 //! workers.
 
-use tidewire_core::campaign::lease::{Claim, ClaimState, Lease};
+use tidewire_core::campaign::lease::{Claim, Lease};
 use tidewire_core::campaign::ledger::{Clock, Completion, Ledger, Refusal, Terms};
 use tidewire_core::campaign::state::State;
 
@@ -81,36 +81,6 @@ fn workers_end_together_whatever_runs_take() {
     }
 }
 
-// Promises: P15.33.
-#[test]
-fn nobody_else_runs_before_the_first_result_says_which_columns_there_are() {
-    let mut ledger = running(Terms { runs: 100, columns: false, ..Terms::default() });
-    let pilot = lease(ledger.claim(at(0), 1, &[]));
-    assert!((pilot.first, pilot.count, pilot.pilot) == (0, 1, true));
-    assert!(matches!(ledger.claim(at(0), 2, &[]), Claim::Wait { state: State::Running, .. }));
-    assert_eq!(ledger.complete(at(0), &pilot, &whole(&pilot, 20)), Err(Refusal::NoColumns));
-    // Run 0 fails: run 1 is the next pilot.
-    ledger.complete(at(0), &pilot, &Completion { failed: 1, ..whole(&pilot, 20) }).unwrap();
-    let pilot = lease(ledger.claim(at(0), 2, &[]));
-    assert!((pilot.first, pilot.pilot) == (1, true));
-    ledger.complete(at(0), &pilot, &Completion { columns: true, ..whole(&pilot, 20) }).unwrap();
-    assert!(!lease(ledger.claim(at(0), 1, &[])).pilot && !lease(ledger.claim(at(0), 2, &[])).pilot);
-}
-
-#[test]
-fn an_expired_lease_goes_to_another_and_the_late_commit_is_refused() {
-    let mut ledger = running(Terms { runs: 1, ..Terms::default() });
-    let late = lease(ledger.claim(at(0), 1, &[]));
-    assert!(matches!(ledger.claim(at(5 * S - 1), 2, &[]), Claim::Wait { hint_us: 1_000, .. }));
-    let other = lease(ledger.claim(at(5 * S), 2, &[]));
-    assert_eq!(other.first, late.first);
-    assert_eq!(ledger.complete(at(6 * S), &late, &whole(&late, 20)), Err(Refusal::Stale));
-    assert_eq!(ledger.renew(at(6 * S), &late), Err(Refusal::Stale));
-    let standing = ledger.complete(at(6 * S), &other, &whole(&other, 20)).unwrap();
-    assert_eq!(standing, ClaimState { state: State::Done, left: 0 });
-    assert_eq!((ledger.done(), ledger.lost_workers()), (1, 1));
-}
-
 #[test]
 fn a_renewed_lease_stays_and_a_part_from_the_front_may_be_stored() {
     let mut ledger = running(Terms { runs: 100, ..Terms::default() });
@@ -160,16 +130,6 @@ fn with_a_killer(runs: u64, killer: u64, known: bool) -> (Ledger, u32) {
         }
     }
     (ledger, worker as u32 - 1)
-}
-
-#[test]
-fn a_run_that_kills_its_worker_twice_is_quarantined() {
-    for killer in [0, 1, 40_000, 99_999] {
-        let (mut ledger, deaths) = with_a_killer(100_000, killer, true);
-        let stored = ledger.stored();
-        assert_eq!((ledger.state(), stored.done, stored.quarantined, deaths), (State::Done, 99_999, 1, 2), "{killer}");
-        assert_eq!(ledger.take_losses().iter().map(|lost| lost.run).collect::<Vec<_>>(), [killer]);
-    }
 }
 
 // Promises: P15.13.
@@ -272,42 +232,6 @@ fn a_clock_that_is_set_back_makes_no_lease_longer_and_a_new_boot_ends_them_all()
     assert_eq!((anew.first, anew.attempt), (0, 2));
 }
 
-// Promises: P15.48, P15.51.
-#[test]
-fn cancelling_takes_all_leases_away_and_pausing_does_not() {
-    let mut ledger = running(Terms { runs: 10, ..Terms::default() });
-    let one = lease(ledger.claim(at(0), 1, &[]));
-    ledger.transition(at(0), State::Paused, "lunch").unwrap();
-    assert!(matches!(ledger.claim(at(0), 2, &[]), Claim::Wait { state: State::Paused, .. }));
-    assert_eq!(ledger.complete(at(0), &one, &whole(&one, 20)).unwrap().state, State::Paused);
-    ledger.transition(at(0), State::Running, "").unwrap();
-    let two = lease(ledger.claim(at(0), 1, &[]));
-    ledger.transition(at(0), State::Cancelled, "enough").unwrap();
-    assert_eq!(ledger.complete(at(0), &two, &whole(&two, 20)), Err(Refusal::Stale));
-    assert_eq!(ledger.claim(at(0), 1, &[]), Claim::Ended(State::Cancelled));
-    let refused = ledger.transition(at(0), State::Running, "").unwrap_err();
-    assert_eq!(refused.to_string(), "a campaign that is cancelled can't become running");
-    let turns: Vec<_> = ledger.take_turns().into_iter().map(|turn| (turn.to, turn.reason)).collect();
-    assert_eq!(
-        turns[1..].iter().map(|(to, _)| *to).collect::<Vec<_>>(),
-        [State::Paused, State::Running, State::Cancelled]
-    );
-}
-
-#[test]
-fn too_many_failures_end_a_campaign() {
-    let mut ledger = running(Terms { runs: 100, failed_max: Some(2), ..Terms::default() });
-    let mut failed = 0;
-    while ledger.state() == State::Running {
-        let lease = lease(ledger.claim(at(0), 1, &[]));
-        failed += lease.count;
-        ledger.complete(at(0), &lease, &Completion { failed: lease.count, ..whole(&lease, 20) }).unwrap();
-    }
-    assert_eq!((ledger.state(), failed > 2), (State::Failed, true));
-    assert_eq!(ledger.reason(), format!("{failed} runs have failed or are quarantined, and failed_max is 2"));
-    assert!(ledger.extend(at(0), 5).is_err());
-}
-
 // Promises: P15.44.
 #[test]
 fn a_trillion_runs_cost_what_a_hundred_thousand_do() {
@@ -321,20 +245,4 @@ fn a_trillion_runs_cost_what_a_hundred_thousand_do() {
     };
     let (few, many) = (size(100_000), size(1 << 40));
     assert!(many < few + 40, "{few} bytes, {many} bytes");
-}
-
-// Promises: P15.52.
-#[test]
-fn no_runs_are_done_at_once_and_more_can_follow() {
-    let mut ledger = running(Terms::default());
-    assert_eq!(ledger.state(), State::Done);
-    ledger.extend(at(0), 2).unwrap();
-    assert_eq!(ledger.state(), State::Running);
-    for run in 0..2 {
-        let lease = lease(ledger.claim(at(0), 1, &[]));
-        assert_eq!((lease.first, lease.count), (run, 1));
-        ledger.complete(at(0), &lease, &whole(&lease, 20)).unwrap();
-    }
-    assert_eq!((ledger.state(), ledger.runs()), (State::Done, 2));
-    assert_eq!(ledger.extend(at(0), Terms::RUNS_MAX), Err(Refusal::TooManyRuns));
 }

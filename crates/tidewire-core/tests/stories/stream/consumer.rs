@@ -106,27 +106,6 @@ fn an_ack_that_is_late_counts_until_the_event_goes_out_again() {
 }
 
 #[test]
-fn a_delivery_of_before_a_move_or_a_requeue_is_stale() {
-    let mut consumer = Told::new(Options { max_deliver: 1, ..options() });
-    consumer.offer(1, true, None, 0);
-    assert_eq!(consumer.take(0), [(1, 1)]);
-    let first = consumer.tickets[&(1, 1)];
-    consumer.seek(1);
-    consumer.offer(1, true, None, 0);
-    assert_eq!(consumer.take(0), [(1, 1)]);
-    let second = consumer.tickets[&(1, 1)];
-    assert_eq!(consumer.consumer.settle(1, first, Settlement::Ack, 0), Err(Stale));
-    assert_eq!(consumer.consumer.settle(1, second, nak(None), 0), Ok(()), "it is dead then");
-    assert!(consumer.requeue(1, 0));
-    assert_eq!(consumer.consumer.settle(1, second, Settlement::Ack, 0), Err(Stale), "it is ready, and not out");
-    assert_eq!(consumer.take(0), [(1, 1)]);
-    for before in [first, second] {
-        assert_eq!(consumer.consumer.settle(1, before, Settlement::Ack, 0), Err(Stale));
-    }
-    assert_eq!(consumer.settle(1, 1, Settlement::Ack, 0), Ok(()));
-}
-
-#[test]
 fn events_that_no_handler_began_come_again_uncounted() {
     let mut consumer = Told::new(Options { by_key: true, max_deliver: 1, ..options() });
     for sequence in 1..=2 {
@@ -148,25 +127,6 @@ fn an_event_in_progress_is_not_given_to_another_consumer() {
         consumer.settle(1, 1, Settlement::Working, second * SECOND).expect("it is out");
         assert_eq!(consumer.take((second + 19) * SECOND), []);
     }
-}
-
-// Promises: P17.31, P17.32.
-#[test]
-fn a_key_that_fails_holds_back_itself_alone() {
-    let mut consumer = Told::new(Options { by_key: true, ..options() });
-    for (sequence, key) in [(1, "a"), (2, "b"), (3, "a"), (4, "b"), (5, "a")] {
-        consumer.offer(sequence, true, Some(key), 0);
-    }
-    consumer.offer(6, true, None, 0);
-    assert_eq!(consumer.take(0), [(1, 1), (2, 1), (6, 1)]);
-    consumer.settle(1, 1, nak(None), 0).expect("it is out");
-    consumer.settle(2, 1, Settlement::Ack, 0).expect("it is out");
-    assert_eq!(consumer.take(0), [(4, 1)], "b goes on while a waits");
-    assert_eq!(consumer.take(SECOND), [(1, 2)]);
-    consumer.settle(1, 2, Settlement::Term { reason: "no".to_owned(), fault: None }, SECOND).expect("it is out");
-    assert_eq!(consumer.take(SECOND), [(3, 1)], "a goes on when its first is dead");
-    consumer.settle(3, 1, Settlement::Ack, SECOND).expect("it is out");
-    assert_eq!(consumer.take(SECOND), [(5, 1)]);
 }
 
 #[test]

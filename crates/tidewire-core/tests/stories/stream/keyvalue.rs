@@ -11,20 +11,6 @@ fn put(bucket: &mut Bucket, key: &str, value: &'static str, expect: Expect) -> R
     bucket.put(key, Bytes::from_static(value.as_bytes()), expect, None, 0).map(|entry| entry.revision)
 }
 
-// Promises: P17.34.
-#[test]
-fn a_write_happens_only_if_the_key_is_as_expected() {
-    let mut bucket = bucket(1);
-    assert_eq!(put(&mut bucket, "a.b", "1", Expect::Absent), Ok(1));
-    assert_eq!(put(&mut bucket, "a.b", "2", Expect::Absent), Err(Refusal::Revision(1)));
-    assert_eq!(put(&mut bucket, "a.b", "2", Expect::Revision(1)), Ok(2));
-    assert_eq!(put(&mut bucket, "a.b", "3", Expect::Revision(1)), Err(Refusal::Revision(2)));
-    assert!(bucket.delete("a.b", Expect::Revision(2), false, 0).is_ok_and(|entry| entry.is_some()));
-    assert_eq!(bucket.get("a.b", None, 0), None);
-    assert_eq!(put(&mut bucket, "a.b", "4", Expect::Absent), Ok(4));
-    assert_eq!(bucket.len(), 1);
-}
-
 // Promises: P17.36.
 #[test]
 fn history_and_changes_show_what_happened() {
