@@ -66,7 +66,7 @@ live: .make/extension .make/flights .make/js ## Build, and serve a page that sho
 	@$(BIN)/python examples/live/main.py
 
 .PHONY: test
-test: test-python test-rust test-js ## Build, and pass the tests of all languages (10 minutes)
+test: test-js test-python test-rust ## Build, and pass the tests of all languages (10 minutes)
 	$(call say,all tests passed)
 
 .PHONY: test-short
