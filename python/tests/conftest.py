@@ -62,20 +62,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.fixture
-def node(request: pytest.FixtureRequest) -> Iterator[Any]:
+def node(tidewire_node: tw.Node) -> tw.Node:
     """A node: on the event loop of a coroutine test, else used from a plain thread."""
-    if inspect.iscoroutinefunction(request.function):
-        yield InLoop(_balanced())
-    else:
-        with tw.Node() as node:
-            yield node
-
-
-@asynccontextmanager
-async def _balanced() -> AsyncIterator[tw.Node]:
-    async with tw.Node() as node:
-        yield node
-    assert node.ledger is not None and node.ledger.balanced
+    return tidewire_node
 
 
 @pytest.fixture(autouse=True)

@@ -76,6 +76,7 @@ def api_pages() -> None:
         inherited = f"\n    options: {{ inherited_members: {str(title != 'Errors').lower()} }}"
         body = "\n\n".join(f"::: tidewire.{name}{inherited}" for name in names)
         (folder / file_of(title)).write_text(f"# {title}\n\n{body}\n", encoding="utf-8")
+    (folder / "testing.md").write_text("# Testing\n\n::: tidewire.testing\n", encoding="utf-8")
     rows = "\n".join(
         f"| [{title}]({file_of(title)}) | {', '.join(f'[`{name}`][tidewire.{name}]' for name in names)} |"
         for title, names in sections.items()

@@ -21,7 +21,7 @@ import pytest
 from link_processes import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = sorted((ROOT / "docs/tutorials").glob("*.md"))
+PAGES = [*sorted((ROOT / "docs/tutorials").glob("*.md")), ROOT / "docs/guides/testing.md"]
 PORT = re.compile(r"(?<=127\.0\.0\.1:)\d+")
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
@@ -71,7 +71,9 @@ class Terminal:
 
 
 def pattern(expected: str) -> str:
-    return ".*".join(map(re.escape, expected.split("..."))).replace("\n.*\n", "\n(.*\n)*")
+    """The expected text as a regular expression. Columns of a table may have any width."""
+    escaped = [".*".join(map(re.escape, line.split("..."))) for line in expected.splitlines()]
+    return "".join(r"(.*\n)*" if line == ".*" else re.sub(r"(?:\\ ){2,}", " +", line) + r"\n" for line in escaped)
 
 
 def browser(url: str) -> list[str]:

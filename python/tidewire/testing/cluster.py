@@ -1,0 +1,143 @@
+"""Processes of a test: a hub, and programs that join it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic
+
+_HUB = """
+import sys, tidewire as tw
+async def main():
+    async with tw.Node(name="hub", data=sys.argv[2]) as node:
+        print("hub", node.listen(sys.argv[1]).url, flush=True)
+        await node.run_forever()
+tw.run(main())
+"""
+_SERVER = """
+import os, pkgutil, sys, tidewire as tw
+async def main():
+    async with tw.Node(os.environ["TIDEWIRE_URL"], join_timeout=30) as node:
+        await node.serve(pkgutil.resolve_name(sys.argv[1])())
+        print("serves", sys.argv[1], flush=True)
+        await node.run_forever()
+tw.run(main())
+"""
+
+
+class Process:
+    """A Python process of a cluster. The end of the test kills it.
+
+    Attributes:
+        pid: The process id; a restart changes it.
+        printed: Output and errors that ``expect`` has not passed over yet.
+    """
+
+    def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
+        self._command, self._environment = [sys.executable, *arguments], {**os.environ, **environment}
+        self._start()
+
+    def _start(self) -> None:
+        self.printed = ""
+        self._process = subprocess.Popen(
+            self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=-1, stderr=subprocess.STDOUT
+        )
+        self.pid = self._process.pid
+
+    def expect(self, text: str, timeout: float = 30.0) -> str:
+        """Wait until a line with this text has been printed or logged, and return the line.
+
+        Args:
+            text: A part of the line. Lines before it are passed over.
+            timeout: Seconds.
+
+        Raises:
+            AssertionError: if the process ends first, or the time is over; the message has the
+                output.
+        """
+        assert self._process.stdout is not None
+        end = monotonic() + timeout
+        while text not in self.printed.rpartition("\n")[0]:
+            ready = select.select([self._process.stdout], [], [], max(0.0, end - monotonic()))[0]
+            more = os.read(self._process.stdout.fileno(), 65_536) if ready else b""
+            assert more, f"{text!r} {'never came' if ready else f'did not come in {timeout} s'}, but {self.printed!r}"
+            self.printed += more.decode(errors="replace")
+        before, _, after = self.printed.partition(text)
+        rest, _, self.printed = after.partition("\n")
+        return before.rpartition("\n")[2] + text + rest
+
+    def kill(self) -> None:
+        """Kill the process (SIGKILL), and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """Suspend the process (SIGSTOP), and wait until it stands still. Its sockets stay open."""
+        self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def cont(self) -> None:
+        """Let a suspended process go on (SIGCONT)."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def end(self, timeout: float = 30.0) -> int:
+        """End the process as an operator does (SIGTERM), and return its exit code.
+
+        Raises:
+            subprocess.TimeoutExpired: if it has not ended after so many seconds.
+        """
+        self._process.terminate()
+        return self._process.wait(timeout)
+
+    def restart(self) -> None:
+        """Start the command again, after a kill if it still runs."""
+        self.close()
+        self._start()
+
+    def close(self) -> None:
+        """Kill the process, and close its output."""
+        self.kill()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+class Cluster:
+    """A hub in a process of its own, and the processes that a test starts beside it.
+
+    Attributes:
+        hub: The process of the hub. After a restart it listens at the same URL, with the same
+            streams.
+        url: The URL of the hub. Processes of the cluster find it in ``TIDEWIRE_URL``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUNBUFFERED": "1"}
+        self._processes: list[Process] = []
+        self.hub = self.run("-c", _HUB, "tide://127.0.0.1:0", str(folder))
+        self.url = self.hub.expect("hub tide://").split()[1]
+        self.hub._command[3] = self._environment["TIDEWIRE_URL"] = self.url
+
+    def run(self, *arguments: str, **environment: str) -> Process:
+        """Start Python with these arguments: ``cluster.run("worker.py", LEVEL="debug")``."""
+        process = Process(list(arguments), {**self._environment, **environment})
+        self._processes.append(process)
+        return process
+
+    def serve(self, service: str, **environment: str) -> Process:
+        """Start a process that serves a class, ``"module:Class"``, and wait until it does.
+
+        Raises:
+            AssertionError: if the process ends first; the message has its output.
+        """
+        process = self.run("-c", _SERVER, service, **environment)
+        process.expect(f"serves {service}")
+        return process
+
+    def close(self) -> None:
+        """Kill all processes."""
+        for process in self._processes:
+            process.close()
