@@ -291,13 +291,12 @@ def test_none_is_a_message_like_any_other(node: tw.Node) -> None:
     assert node.sync.ask(node.spawn(lambda message: message is None), None) is True
 
 
-async def test_blocking_on_an_event_loops_thread_is_refused() -> None:
-    async with tw.Node() as node:
-        ref = node.spawn(lambda n: n)
-        with pytest.raises(tw.InvalidArgument, match="await the same call"):
-            node.sync.ask(ref, 1)
-        with pytest.raises(tw.InvalidArgument, match="async with"), tw.Node():
-            pass
+async def test_blocking_on_an_event_loops_thread_is_refused(node: tw.Node) -> None:
+    ref = node.spawn(lambda n: n)
+    with pytest.raises(tw.InvalidArgument, match="await the same call"):
+        node.sync.ask(ref, 1)
+    with pytest.raises(tw.InvalidArgument, match="async with"), tw.Node():
+        pass
 
 
 def test_a_stopped_actor_takes_nothing(node: tw.Node) -> None:
@@ -321,9 +320,8 @@ def test_every_error_has_a_code_and_says_whether_to_try_again() -> None:
             assert isinstance(thing.code, str) and isinstance(thing.retryable, bool)
 
 
-def test_blocking_calls_name_what_is_no_actor() -> None:
-    with tw.Node() as node:
-        for wrong in ("x", None, 3, node):
-            for call in (lambda ref: node.sync.ask(ref, 1), node.sync.stop):
-                with pytest.raises(tw.InvalidArgument, match=r"^ref: .* is not an actor: give what node.spawn"):
-                    call(wrong)
+def test_blocking_calls_name_what_is_no_actor(node: tw.Node) -> None:
+    for wrong in ("x", None, 3, node):
+        for call in (lambda ref: node.sync.ask(ref, 1), node.sync.stop):
+            with pytest.raises(tw.InvalidArgument, match=r"^ref: .* is not an actor: give what node.spawn"):
+                call(wrong)

@@ -202,14 +202,13 @@ def test_bad_marks_are_refused(target: Any, options: Any, wrong: str) -> None:
         tw.remote(target, **options)
 
 
-def test_a_mark_stands_for_its_object_here() -> None:
-    with tw.Node() as node:
-        node.serve(Shop(), name="desk")
-        marked = tw.remote(Plain())
-        assert marked.hello("me") == "hello me"
-        assert tw.remote(len)("abc") == 3
-        with pytest.raises(tw.InvalidArgument, match="can't be pickled"):
-            pickle.dumps(marked)
+def test_a_mark_stands_for_its_object_here(node: tw.Node) -> None:
+    node.serve(Shop(), name="desk")
+    marked = tw.remote(Plain())
+    assert marked.hello("me") == "hello me"
+    assert tw.remote(len)("abc") == 3
+    with pytest.raises(tw.InvalidArgument, match="can't be pickled"):
+        pickle.dumps(marked)
 
 
 FUNCTION = {"node": 1, "name": "a", "key": "0" * 32, "kind": "function", "title": "f", "methods": []}

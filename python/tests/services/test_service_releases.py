@@ -79,13 +79,12 @@ async def test_an_instance_tells_its_version_and_its_metadata_to_all_nodes() -> 
     ],
 )
 async def test_a_version_that_is_none_and_metadata_that_are_none_are_refused(
-    options: dict[str, Any], problem: str
+    options: dict[str, Any], problem: str, node: tw.Node
 ) -> None:
-    async with tw.Node() as node:
-        with pytest.raises(tw.InvalidArgument, match=problem):
-            node.serve(Pricing(), **options)
-        assert await node.services() == []
-        await node.serve(Pricing(), metadata={"note": "n" * (METADATA_BYTES - 4)})
+    with pytest.raises(tw.InvalidArgument, match=problem):
+        node.serve(Pricing(), **options)
+    assert await node.services() == []
+    await node.serve(Pricing(), metadata={"note": "n" * (METADATA_BYTES - 4)})
 
 
 async def test_a_watch_says_who_is_there_and_then_who_comes_and_goes() -> None:

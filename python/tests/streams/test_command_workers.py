@@ -82,9 +82,8 @@ async def _killed(node: tw.Node, where: str) -> None:
 
 @pytest.mark.promise("P17.64", "P17.66")
 @story
-async def test_a_command_whose_worker_is_killed_is_taken_over_at_a_hub(tmp_path: Path) -> None:
-    async with tw.Node(data=tmp_path) as hub:
-        await _killed(hub, hub.listen("tide://127.0.0.1:0").url)
+async def test_a_command_whose_worker_is_killed_is_taken_over_at_a_hub(tidewire_streams: tw.Node) -> None:
+    await _killed(tidewire_streams, tidewire_streams.listen("tide://127.0.0.1:0").url)
 
 
 @story
@@ -96,23 +95,22 @@ async def test_a_command_whose_worker_is_killed_is_taken_over_on_nats() -> None:
 
 @pytest.mark.promise("P17.63", "P17.64")
 @story
-async def test_a_worker_that_stood_still_learns_that_another_has_its_command(tmp_path: Path) -> None:
-    async with tw.Node(data=tmp_path) as hub:
-        url = hub.listen("tide://127.0.0.1:0").url
-        workers = [_worker(url, 3)]
-        try:
-            run = await hub.client(Mill).grind.start(5)
-            assert await _said(workers[0]) == "1\n"
-            workers[0].send_signal(signal.SIGSTOP)
-            workers.append(_worker(url, 3))
-            assert await run.result(PATIENCE) == [5, 2]
-            workers[0].send_signal(signal.SIGCONT)
-            assert await _said(workers[0]) == "interrupted\n"
-            assert await run.result(PATIENCE) == [5, 2]
-        finally:
-            for worker in workers:
-                worker.kill()
-                worker.wait()
+async def test_a_worker_that_stood_still_learns_that_another_has_its_command(tidewire_streams: tw.Node) -> None:
+    url = tidewire_streams.listen("tide://127.0.0.1:0").url
+    workers = [_worker(url, 3)]
+    try:
+        run = await tidewire_streams.client(Mill).grind.start(5)
+        assert await _said(workers[0]) == "1\n"
+        workers[0].send_signal(signal.SIGSTOP)
+        workers.append(_worker(url, 3))
+        assert await run.result(PATIENCE) == [5, 2]
+        workers[0].send_signal(signal.SIGCONT)
+        assert await _said(workers[0]) == "interrupted\n"
+        assert await run.result(PATIENCE) == [5, 2]
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
 
 
 @story

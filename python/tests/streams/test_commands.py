@@ -323,12 +323,11 @@ async def test_wrong_arguments_are_refused_and_not_retried(kind: str, tmp_path: 
 
 
 @story
-async def test_a_command_without_a_home_is_refused() -> None:
-    async with tw.Node() as node:
-        with pytest.raises(tw.InvalidArgument, match="this node has no place for streams"):
-            await node.client(Books).fragile.start(1)
-        with pytest.raises(tw.InvalidArgument, match="this node has no place for streams"):
-            await node.serve(Books())
+async def test_a_command_without_a_home_is_refused(node: tw.Node) -> None:
+    with pytest.raises(tw.InvalidArgument, match="this node has no place for streams"):
+        await node.client(Books).fragile.start(1)
+    with pytest.raises(tw.InvalidArgument, match="this node has no place for streams"):
+        await node.serve(Books())
 
 
 def test_a_class_says_all_that_is_wrong_with_its_commands() -> None:
@@ -397,15 +396,14 @@ async def test_reports_that_are_not_allowed_fail_their_command(tmp_path: Path) -
                 await run.result(PATIENCE)
 
 
-def test_commands_of_plain_threads(tmp_path: Path) -> None:
-    with tw.Node(data=tmp_path) as node:
-        node.serve(Books())
-        run = node.client(Books).sync.reindex.start(3, key="a")
-        reports = list(run.progress())
-        assert run.result(PATIENCE) == Report(3, [3, 1]) and reports[-1].note == "nearly"
-        assert node.sync.command(run.id).info().stage == "succeeded"
-        assert [info.id for info in node.sync.commands()] == [run.id]
-        assert not run.cancel() and not run.retry()
+def test_commands_of_plain_threads(tidewire_streams: tw.Node) -> None:
+    tidewire_streams.serve(Books())
+    run = tidewire_streams.client(Books).sync.reindex.start(3, key="a")
+    reports = list(run.progress())
+    assert run.result(PATIENCE) == Report(3, [3, 1]) and reports[-1].note == "nearly"
+    assert tidewire_streams.sync.command(run.id).info().stage == "succeeded"
+    assert [info.id for info in tidewire_streams.sync.commands()] == [run.id]
+    assert not run.cancel() and not run.retry()
 
 
 @story

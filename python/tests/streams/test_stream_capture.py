@@ -70,21 +70,20 @@ async def test_jetstream_stores_a_subject_of_the_url_once_with_a_capture_or_with
 
 
 @pytest.mark.promise("P17.124")
-async def test_a_capture_that_fails_is_a_dead_letter_to_requeue(tmp_path: Path) -> None:
-    async with tw.Node(data=tmp_path) as node:
-        orders = await node.stream("orders", max_messages=2, full="refuse", capture=True)
-        lost: list[Any] = [3, object()]
-        for message in (1, 2, *lost):
-            node.publish("orders.a", message)
-        await node.idle(60)
-        assert [event.value async for event in orders.read()] == [1, 2]
-        letters = {str(letter.message): letter for letter in node.dead_letters.list(name="capture-orders")}
-        assert letters.keys() == {"3", str(lost[1])}
-        assert (letters["3"].error or "").startswith("StreamFull")
-        await orders.purge()
-        node.dead_letters.requeue(letters["3"])
-        await node.idle(60)
-        assert [(event.subject, event.value) async for event in orders.read()] == [("orders.a", 3)]
+async def test_a_capture_that_fails_is_a_dead_letter_to_requeue(tidewire_streams: tw.Node) -> None:
+    orders = await tidewire_streams.stream("orders", max_messages=2, full="refuse", capture=True)
+    lost: list[Any] = [3, object()]
+    for message in (1, 2, *lost):
+        tidewire_streams.publish("orders.a", message)
+    await tidewire_streams.idle(60)
+    assert [event.value async for event in orders.read()] == [1, 2]
+    letters = {str(letter.message): letter for letter in tidewire_streams.dead_letters.list(name="capture-orders")}
+    assert letters.keys() == {"3", str(lost[1])}
+    assert (letters["3"].error or "").startswith("StreamFull")
+    await orders.purge()
+    tidewire_streams.dead_letters.requeue(letters["3"])
+    await tidewire_streams.idle(60)
+    assert [(event.subject, event.value) async for event in orders.read()] == [("orders.a", 3)]
 
 
 def test_a_message_that_no_stream_stores_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

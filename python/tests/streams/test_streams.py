@@ -182,25 +182,24 @@ async def test_delayed_messages_and_those_with_a_time_to_live(kind: str, tmp_pat
             assert [event.value async for event in jobs.read(filter="jobs.short")] == []
 
 
-def test_plain_threads(tmp_path: Path) -> None:
-    with tw.Node(data=tmp_path) as node:
-        orders = node.sync.stream("orders", subjects=["orders.>"])
-        assert orders.publish("orders.a", 0).sequence == 1
-        assert orders.publish_all(("orders.a", n) for n in range(1, 500)) == 499
-        assert [event.value for event in orders.read()] == list(range(500))
-        consumer = orders.consumer("c", start="all")
-        for n in range(500):
-            event = consumer.next(timeout=10)
-            assert event is not None and event.value == n
-            consumer.ack(event)
-        consumer.close()
-        assert consumer.info().lag == 0
-        bucket = node.sync.kv("b")
-        bucket.put("k", 1)
-        entry = bucket.get("k")
-        assert entry is not None and entry.value == 1
-        with node.sync.lease("l") as lease:
-            assert lease.is_held
+def test_plain_threads(tidewire_streams: tw.Node) -> None:
+    orders = tidewire_streams.sync.stream("orders", subjects=["orders.>"])
+    assert orders.publish("orders.a", 0).sequence == 1
+    assert orders.publish_all(("orders.a", n) for n in range(1, 500)) == 499
+    assert [event.value for event in orders.read()] == list(range(500))
+    consumer = orders.consumer("c", start="all")
+    for n in range(500):
+        event = consumer.next(timeout=10)
+        assert event is not None and event.value == n
+        consumer.ack(event)
+    consumer.close()
+    assert consumer.info().lag == 0
+    bucket = tidewire_streams.sync.kv("b")
+    bucket.put("k", 1)
+    entry = bucket.get("k")
+    assert entry is not None and entry.value == 1
+    with tidewire_streams.sync.lease("l") as lease:
+        assert lease.is_held
 
 
 async def test_each_blocking_form_names_what_would_block_the_loop(tmp_path: Path) -> None:
@@ -303,21 +302,20 @@ async def test_values_arrive_as_the_type_that_was_asked_for(kind: str, tmp_path:
         assert [event.value async for event in orders.read(start=2, stop=2)] == [plain]
 
 
-async def test_acks_that_are_lost_are_told_once_and_the_consumer_goes_on(tmp_path: Path) -> None:
-    async with tw.Node(data=tmp_path) as node:
-        orders = await node.stream("orders", subjects=["orders.>"])
-        await orders.publish("orders.a", 1)
-        billing = await orders.consumer("billing", start="all")
-        event = await billing.next()
-        assert event is not None
-        await billing.delete()
-        await event.ack()
-        with pytest.raises(tw.NotFound):
-            await billing.flush()
-        await orders.consumer("billing", start="all")
-        event = await billing.next(timeout=30)
-        assert event is not None and event.value == 1
-        await event.ack(wait=True)
+async def test_acks_that_are_lost_are_told_once_and_the_consumer_goes_on(tidewire_streams: tw.Node) -> None:
+    orders = await tidewire_streams.stream("orders", subjects=["orders.>"])
+    await orders.publish("orders.a", 1)
+    billing = await orders.consumer("billing", start="all")
+    event = await billing.next()
+    assert event is not None
+    await billing.delete()
+    await event.ack()
+    with pytest.raises(tw.NotFound):
+        await billing.flush()
+    await orders.consumer("billing", start="all")
+    event = await billing.next(timeout=30)
+    assert event is not None and event.value == 1
+    await event.ack(wait=True)
 
 
 async def test_a_long_log_is_opened_while_the_event_loop_goes_on(

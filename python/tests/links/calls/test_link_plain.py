@@ -58,35 +58,33 @@ class OnlyPlain(tw.Service):
     stay = Desk.stay
 
 
-async def test_answers_do_not_wait_for_a_function_that_blocks() -> None:
-    async with tw.Node() as hub:
-        desk = Desk()
-        url = hub.listen("tide://127.0.0.1:0").url
-        async with tw.Node(url) as callee, tw.Node(url) as caller:
-            await callee.serve(desk, name="desk")
-            client = caller.client("desk")
-            blocking: list[asyncio.Future[str]] = []
-            quick: list[asyncio.Future[int]] = []
-            for number in range(COUNT):
-                quick.append(asyncio.ensure_future(client.quick(number)))
-                if number % 50 == 25:
-                    blocking.append(asyncio.ensure_future(client.stay()))
-            assert await soon(asyncio.gather(*quick)) == list(range(COUNT))
-            assert not any(call.done() for call in blocking)
-            desk.open.set()
-            assert await soon(asyncio.gather(*blocking)) == ["desk"] * len(blocking)
+async def test_answers_do_not_wait_for_a_function_that_blocks(node: tw.Node) -> None:
+    desk = Desk()
+    url = node.listen("tide://127.0.0.1:0").url
+    async with tw.Node(url) as callee, tw.Node(url) as caller:
+        await callee.serve(desk, name="desk")
+        client = caller.client("desk")
+        blocking: list[asyncio.Future[str]] = []
+        quick: list[asyncio.Future[int]] = []
+        for number in range(COUNT):
+            quick.append(asyncio.ensure_future(client.quick(number)))
+            if number % 50 == 25:
+                blocking.append(asyncio.ensure_future(client.stay()))
+        assert await soon(asyncio.gather(*quick)) == list(range(COUNT))
+        assert not any(call.done() for call in blocking)
+        desk.open.set()
+        assert await soon(asyncio.gather(*blocking)) == ["desk"] * len(blocking)
 
 
-async def test_variables_and_errors_of_a_function_are_its_own() -> None:
-    async with tw.Node() as hub:
-        url = hub.listen("tide://127.0.0.1:0").url
-        await hub.serve(Desk(), name="desk")
-        async with tw.Node(url) as caller:
-            client = caller.client("desk")
-            assert await soon(asyncio.gather(*(client.set_seen(number) for number in range(1, 50)))) == [0] * 49
-            with pytest.raises(tw.RemoteError, match="CancelledError"):
-                await client.raise_cancelled()
-            assert await client.quick(1) == 1
+async def test_variables_and_errors_of_a_function_are_its_own(node: tw.Node) -> None:
+    url = node.listen("tide://127.0.0.1:0").url
+    await node.serve(Desk(), name="desk")
+    async with tw.Node(url) as caller:
+        client = caller.client("desk")
+        assert await soon(asyncio.gather(*(client.set_seen(number) for number in range(1, 50)))) == [0] * 49
+        with pytest.raises(tw.RemoteError, match="CancelledError"):
+            await client.raise_cancelled()
+        assert await client.quick(1) == 1
 
 
 @pytest.mark.parametrize(("kind", "method"), [(Desk, "stay"), (Desk, "stay_soon"), (OnlyPlain, "stay")])
