@@ -1,4 +1,4 @@
-"""The tutorials, from an empty folder: each file as it is printed, each command, and its output.
+"""Pages from an empty folder: each file as it is printed, each command, and its output.
 
 A block ``console`` waits until its commands have ended. One with a name is a terminal of its own:
 its command goes on until a block of that name presses Ctrl-C, or the end of the page. A block
@@ -21,7 +21,8 @@ import pytest
 from link_processes import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = [*sorted((ROOT / "docs/tutorials").glob("*.md")), ROOT / "docs/guides/testing.md"]
+DOCS = ROOT / "docs"
+PAGES = [*sorted(DOCS.glob("tutorials/*.md")), *sorted(DOCS.glob("coming-from/*.md")), DOCS / "guides/testing.md"]
 PORT = re.compile(r"(?<=127\.0\.0\.1:)\d+")
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
@@ -83,7 +84,7 @@ def browser(url: str) -> list[str]:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_tutorial_works_from_an_empty_folder(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_works_from_an_empty_folder(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = page.read_text(encoding="utf-8")
     if "$TIDEWIRE/js" in text and not (ROOT / "js/packages/client/dist/tidewire.min.js").exists():
         pytest.skip("the client is not built: make test-js")
@@ -110,6 +111,8 @@ def test_a_tutorial_works_from_an_empty_folder(page: Path, tmp_path: Path, monke
                 if name not in terminals:
                     start(name, browser(name), ROOT / "js")
                 terminals[name].expect(block)
+            elif language == "py":
+                continue  # a program of another library
             elif language != "console":
                 (tmp_path / name).write_text(block, encoding="utf-8")
             elif block == "^C\n":
