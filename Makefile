@@ -180,7 +180,7 @@ flaky: .make/dev .make/extension ## Repeat tests N times (20) beside a busy proc
 	@$(BIN)/python tools/flaky.py --runs $(or $(N),20) $(if $(CRATE),--package $(CRATE)) $(if $(K),-k '$(K)') $(FILES)
 
 .PHONY: test-js
-test-js: .make/dev .make/extension .make/js .make/chromium .make/flights ## The TypeScript client: vectors, stories in virtual time, and with hubs and nodes of Python
+test-js: .make/dev .make/extension .make/console .make/chromium .make/flights ## The TypeScript client: vectors, stories in virtual time, and with hubs and nodes of Python
 	$(call say,tests of the TypeScript client)
 	@cd js && npm run --silent build
 	@cd js && npm run --silent test
@@ -288,7 +288,7 @@ crashtest: .make/dev .make/extension ## SIGKILL of a process that publishes, in 
 .PHONY: clean
 clean: ## Remove what was built
 	$(call say,removing what was built)
-	@rm -rf target .make $(VENV) dist out js/node_modules js/packages/*/dist js/packages/*/build fuzz/target bench/rust/target bench/rpc/target bench/nats/target bench/http/target bench/log/target bench/pekko/target python/tidewire/*.so
+	@rm -rf target .make $(VENV) python/tidewire/console dist out js/node_modules js/packages/*/dist js/packages/*/build fuzz/target bench/rust/target bench/rpc/target bench/nats/target bench/http/target bench/log/target bench/pekko/target python/tidewire/*.so
 
 .make:
 	@mkdir -p .make
@@ -343,7 +343,8 @@ clean: ## Remove what was built
 	@rm -f .make/extension && touch $@
 
 # One wheel serves each CPython from 3.11 on. Unlike the wheels of tools/wheel_check.py, it is for machines like this one.
-.make/local-wheel: .make/venv $(RUST_SOURCES) $(PYTHON_SOURCES) python/pyproject.toml
+# A machine without Node.js builds a wheel without the console.
+.make/local-wheel: .make/venv $(if $(shell command -v npm),.make/console) $(RUST_SOURCES) $(PYTHON_SOURCES) python/pyproject.toml
 	$(call say,building a wheel with maturin)
 	@rm -rf dist/local
 	@cd python && ../$(BIN)/maturin build --profile fast --quiet --out ../dist/local
@@ -364,6 +365,12 @@ clean: ## Remove what was built
 	$(call say,packages of the TypeScript client)
 	@command -v npm >/dev/null || { echo "the TypeScript client needs Node.js 20 and npm: apt-get install nodejs npm"; exit 1; }
 	@cd js && npm ci --no-fund --no-audit --loglevel=error
+	@touch $@
+
+# The page of the operator console, in the Python package.
+.make/console: .make/js $(wildcard js/packages/console/*.* js/packages/console/*/*.* js/packages/console/src/*/*.*) $(shell find js/packages/client/src -name '*.ts')
+	$(call say,building the console)
+	@cd js && npm run --silent build
 	@touch $@
 
 .make/chromium: js/scripts/chromium.sh | .make

@@ -33,7 +33,10 @@ DECLARATIONS = {
     ".rs": re.compile(r"^\s*(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|union|type) (\w+)", re.MULTILINE),
     ".py": re.compile(r"^\s*class (\w+)", re.MULTILINE),
     ".pyi": re.compile(r"^\s*class (\w+)", re.MULTILINE),
-    ".ts": re.compile(r"^\s*(?:export )?(?:declare )?(?:abstract )?(?:class|interface|enum|type) (\w+)", re.MULTILINE),
+    **dict.fromkeys(
+        (".ts", ".tsx"),
+        re.compile(r"^\s*(?:export )?(?:declare )?(?:abstract )?(?:class|interface|enum|type) (\w+)", re.MULTILINE),
+    ),
 }
 RUST_COMMENT = re.compile(r"^\s*(//[/!]?)(?: (.*))?$")
 SENTENCE = re.compile(r"(?:^|(?<=[.!?:]) )([A-Z][\w']*)\b([^.!?]*[.!?]?)")
@@ -117,7 +120,7 @@ def prose(text: str, suffix: str) -> Iterator[Line]:
     match suffix:
         case ".rs":
             yield from rust_prose(text)
-        case ".ts":
+        case ".ts" | ".tsx":
             yield from typescript_prose(text)
         case ".md":
             yield from page_prose(text)
@@ -196,6 +199,7 @@ def first_sentence(lines: list[Line], text: str, suffix: str, banned: set[str]) 
     marks: dict[str, str | tuple[str, ...]] = {
         ".rs": "//!",
         ".ts": ("/**", "//"),
+        ".tsx": ("/**", "//"),
         ".py": ('"""', 'r"""', "#!", "# "),
         ".pyi": ('"""', 'r"""', "# "),
     }

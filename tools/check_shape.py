@@ -89,7 +89,7 @@ def code_of(path: str, text: str) -> str:
     """A file without comments, docstrings, test modules and imports for types alone."""
     if path.endswith(".rs"):
         return without_comments(text)
-    if path.endswith(".ts"):
+    if path.endswith((".ts", ".tsx")):
         return re.sub(r"/\*.*?\*/|(?<!:)//[^\n]*", "", text, flags=re.DOTALL)
     tree = ast.parse(text)
     for node in ast.walk(tree):

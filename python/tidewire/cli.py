@@ -69,15 +69,12 @@ def root(version: Annotated[bool, typer.Option("--version", help="Show the versi
 
 
 TokenText = Annotated[
-    str | None,
-    typer.Option("--token", envvar="TIDEWIRE_TOKEN", help="For hubs that ask for one.", show_default=False),
+    str | None, typer.Option("--token", envvar="TIDEWIRE_TOKEN", help="For hubs that ask for one.", show_default=False)
 ]
 Ca = Annotated[
     Path | None,
     typer.Option(
-        "--ca",
-        help="PEM file with whom to trust, for hubs with TLS.",
-        show_default="TIDEWIRE_CA, or the system",
+        "--ca", help="PEM file with whom to trust, for hubs with TLS.", show_default="TIDEWIRE_CA, or the system"
     ),
 ]
 Cert = Annotated[
@@ -92,8 +89,7 @@ def doctor(
     target: Annotated[
         str | None,
         typer.Argument(
-            help="The URL of a hub, of NATS or of a campaign store, or a data folder.",
-            show_default="this installation",
+            help="The URL of a hub, of NATS or of a campaign store, or a data folder.", show_default="this installation"
         ),
     ] = None,
     token: TokenText = None,
@@ -127,8 +123,7 @@ def doctor(
 )
 def up(
     listen: Annotated[
-        list[str] | None,
-        typer.Option("--listen", help="Where nodes join; may be given again.", show_default=HUB_URL),
+        list[str] | None, typer.Option("--listen", help="Where nodes join; may be given again.", show_default=HUB_URL)
     ] = None,
     http: Annotated[
         list[str] | None,
@@ -166,6 +161,12 @@ def up(
             show_default=False,
         ),
     ] = None,
+    console: Annotated[
+        bool, typer.Option("--console", help="Serve the operator console at /console/ of each --http.")
+    ] = False,
+    console_admin: Annotated[
+        bool, typer.Option("--console-admin", help="At a hub without tokens, let the console act, not only look.")
+    ] = False,
     name: Annotated[str | None, typer.Option("--name", help="Of the hub.", show_default=False)] = None,
     config: Annotated[
         Path | None,
@@ -197,8 +198,7 @@ def up(
         ),
     ] = None,
     timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", help="Seconds for calls to end when it stops.", show_default="10"),
+        float | None, typer.Option("--timeout", help="Seconds for calls to end when it stops.", show_default="10")
     ] = None,
     data: Annotated[
         Path | None,
@@ -240,6 +240,8 @@ def up(
         "cors": tuple(cors) if cors else None,
         "hosts": tuple(hosts) if hosts else None,
         "http_files": http_files,
+        "console": console or console_admin or None,
+        "console_admin": console_admin or None,
         "insecure": insecure or None,
         "cert": cert,
         "key": key,
@@ -443,9 +445,7 @@ def top(
 
 
 @bench.command(
-    "engine",
-    epilog="Example: tidewire bench engine --only A1,A2 --json",
-    context_settings=OPTIONS_OF_ITS_OWN,
+    "engine", epilog="Example: tidewire bench engine --only A1,A2 --json", context_settings=OPTIONS_OF_ITS_OWN
 )
 def bench_engine(context: typer.Context) -> None:
     """The engine beside kameo, ractor, actix, Pekko, channels, asyncio and thread queues. All
@@ -457,9 +457,7 @@ def bench_engine(context: typer.Context) -> None:
 
 
 @bench.command(
-    "agents",
-    epilog="Example: tidewire bench agents --only G1,W3 --json",
-    context_settings=OPTIONS_OF_ITS_OWN,
+    "agents", epilog="Example: tidewire bench agents --only G1,W3 --json", context_settings=OPTIONS_OF_ITS_OWN
 )
 def bench_agents(context: typer.Context) -> None:
     """Agents and pools beside asyncio, concurrent.futures, multiprocessing and Ray. All options:
@@ -471,9 +469,7 @@ def bench_agents(context: typer.Context) -> None:
 
 
 @bench.command(
-    "rpc",
-    epilog="Example: tidewire bench rpc --only small --peers nats",
-    context_settings=OPTIONS_OF_ITS_OWN,
+    "rpc", epilog="Example: tidewire bench rpc --only small --peers nats", context_settings=OPTIONS_OF_ITS_OWN
 )
 def bench_rpc(context: typer.Context) -> None:
     """Calls between processes beside NATS, WebSocket, gRPC, zenoh and others. All options:

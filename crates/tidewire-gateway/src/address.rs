@@ -43,6 +43,16 @@ pub(crate) fn check_open(address: SocketAddr, is_open_hub: bool, is_insecure: bo
     Err(GatewayError::new(ErrorCode::Unauthorized, text))
 }
 
+/// Refuses a console that other computers could open without a token.
+pub(crate) fn check_console(address: SocketAddr, is_open_hub: bool) -> Result<(), GatewayError> {
+    if address.ip().is_loopback() || !is_open_hub {
+        return Ok(());
+    }
+    let text =
+        format!("console: everybody who reaches http://{address} could look: listen on 127.0.0.1, or give tokens");
+    Err(GatewayError::new(ErrorCode::Unauthorized, text))
+}
+
 /// True if the authority of a request is an IP address or `localhost`.
 pub(crate) fn is_plain(authority: &str) -> bool {
     let host = host_of(authority);

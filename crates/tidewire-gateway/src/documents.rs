@@ -1,14 +1,21 @@
-//! Documents of the gateway: its page, the description of its services, its health and its metrics.
+//! Documents of the gateway: its page, the description of its services, the operator console, its
+//! health and its metrics.
 
 use std::sync::Arc;
 
-use hyper::header::{CONTENT_SECURITY_POLICY, HeaderValue};
-use hyper::{Method, StatusCode};
+use hyper::header::{CONTENT_SECURITY_POLICY, HOST, HeaderValue, ORIGIN, X_FRAME_OPTIONS};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use hyper_util::server::conn::auto::upgrade::downcast;
+use serde_json::json as object;
+use tidewire_link::websocket_answer;
+use tidewire_proto::generated::errors::ErrorCode;
+use tokio::net::TcpStream;
 
-use crate::answer::{Answer, Body, answer as of_type, json};
+use crate::answer::{Answer, Body, answer as of_type, json, nothing};
 use crate::caller::Caller;
 use crate::problem::Problem;
-use crate::routes::{RequestHead, only};
+use crate::routes::{RequestHead, is_own, only};
 use crate::server::Shared;
 use crate::{metrics, openapi};
 
@@ -16,16 +23,17 @@ const PAGE: &str = include_str!("page/index.html");
 const SCRIPT: &str = include_str!("page/page.js");
 const STYLE: &str = include_str!("page/page.css");
 /// The page loads nothing from other hosts, and runs no script of a description.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
-                      form-action 'none'; frame-ancestors 'none'";
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead) -> Result<Answer, Problem> {
     if let Some(("files", parts)) = head.path.split_first().map(|(first, parts)| (first.as_str(), parts)) {
         only(head, &[Method::GET])?;
-        return shared
-            .files
-            .answer(parts)
-            .ok_or_else(|| Problem::nothing(format!("{}: no file has this name", head.shown_path())));
+        return shared.files.answer("/files/", parts).ok_or_else(|| no_file(head));
+    }
+    if head.path.first().is_some_and(|first| first == "console") && shared.options.console.is_some() {
+        only(head, &[Method::GET])?;
+        return console(shared, head).ok_or_else(|| no_file(head))?.map(protected);
     }
     let path: Vec<&str> = head.path.iter().map(String::as_str).collect();
     let is_known = matches!(
@@ -58,6 +66,45 @@ pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead) -> Result<A
     })
 }
 
+/// The operator console, for a path below `/console`; none if nothing is there.
+fn console(shared: &Arc<Shared>, head: &RequestHead) -> Option<Result<Answer, Problem>> {
+    let acts = shared.options.console.as_ref()?.1;
+    match head.path.get(1).map(String::as_str) {
+        Some("link") => Some(console_link(shared, head)),
+        Some("hub.json") => Some(Ok(json(object!({ "open": shared.is_open(), "admin": acts }).to_string()))),
+        _ => shared.console.answer("/console/", &head.path[1..]).map(Ok),
+    }
+}
+
+/// Opens a WebSocket, and hands the connection to the hub. Pages of other origins are refused, also
+/// those that may call services.
+fn console_link(shared: &Arc<Shared>, head: &RequestHead) -> Result<Answer, Problem> {
+    let host = head.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    if head.headers.get(ORIGIN).is_some_and(|origin| !is_own(origin, host)) {
+        return Err(Problem::new(ErrorCode::Unauthorized, "Origin: only the console itself joins the hub here"));
+    }
+    let mut request = Request::new(());
+    request.headers_mut().clone_from(&head.headers);
+    let opened = websocket_answer(&request).map_err(|(status, text)| Problem::invalid(text).with_status(status))?;
+    let Some(upgrade) = head.upgrade.clone() else {
+        return Err(
+            Problem::invalid("the link of the console needs HTTP/1.1").with_status(StatusCode::UPGRADE_REQUIRED)
+        );
+    };
+    let hub = shared.hub.clone();
+    tokio::spawn(async move {
+        // The page connects again after any failure.
+        let Ok(upgraded) = upgrade.await else { return };
+        let Ok(parts) = downcast::<TokioIo<TcpStream>>(upgraded) else { return };
+        if let Ok(stream) = parts.io.into_inner().into_std() {
+            hub.join_websocket(stream, parts.read_buf.to_vec());
+        }
+    });
+    let mut answer = nothing(StatusCode::SWITCHING_PROTOCOLS);
+    answer.headers_mut().extend(opened.headers().iter().map(|(name, value)| (name.clone(), value.clone())));
+    Ok(answer)
+}
+
 /// Readiness probe: 200 if calls can be made now, else 503.
 fn ready(shared: &Shared) -> Answer {
     match shared.node.is_joined() && !*shared.ending.borrow() {
@@ -71,7 +118,15 @@ fn text(status: StatusCode, text: &'static str) -> Answer {
 }
 
 fn page(media_type: &'static str, text: &'static str) -> Answer {
-    let mut answer = of_type(StatusCode::OK, media_type, Body::whole(text));
+    protected(of_type(StatusCode::OK, media_type, Body::whole(text)))
+}
+
+fn protected(mut answer: Answer) -> Answer {
     answer.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    answer.headers_mut().insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
     answer
+}
+
+fn no_file(head: &RequestHead) -> Problem {
+    Problem::nothing(format!("{}: no file has this name", head.shown_path()))
 }

@@ -56,10 +56,10 @@ impl Files {
         Ok(found)
     }
 
-    /// The answer for the parts of a path, decoded; none if there is no such file.
-    pub fn answer(&self, parts: &[String]) -> Option<Answer> {
+    /// The answer for the parts of a path below `root`, decoded; none if there is no such file.
+    pub fn answer(&self, root: &'static str, parts: &[String]) -> Option<Answer> {
         if parts.is_empty() {
-            return Some(moved("/files/"));
+            return Some(moved(root));
         }
         // A part with a slash of its own is the name of no file.
         let mut path = parts.iter().all(|part| !part.contains('/')).then(|| parts.join("/"))?;

@@ -8,7 +8,7 @@ use tidewire_link::HubHandle;
 use tidewire_node::{Error, Node, NodeOptions};
 use tidewire_proto::generated::errors::ErrorCode;
 
-use crate::address::{check_open, of_url};
+use crate::address::{check_console, check_open, of_url};
 use crate::counts::Counts;
 use crate::options::GatewayOptions;
 use crate::server::Server;
@@ -42,6 +42,9 @@ impl Gateway {
         let address = of_url(url)?;
         let access = hub.access();
         check_open(address, access.is_open(), options.is_insecure)?;
+        if options.console.is_some() {
+            check_console(address, access.is_open())?;
+        }
         let log = Arc::clone(&options.log);
         let node = Node::gateway(hub, NodeOptions::named(options.name.clone()).threads(1).log(move |line| log(line)))?;
         let server = Arc::new(Server::start(address, hub, node, access, options)?);

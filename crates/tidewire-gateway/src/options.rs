@@ -16,6 +16,7 @@ pub struct GatewayOptions {
     pub(crate) origins: Vec<String>,
     pub(crate) hosts: Vec<String>,
     pub(crate) files: Option<PathBuf>,
+    pub(crate) console: Option<(PathBuf, bool)>,
     pub(crate) is_insecure: bool,
     pub(crate) limits: GatewayLimits,
     pub(crate) log: Log,
@@ -30,6 +31,7 @@ impl GatewayOptions {
             origins: Vec::new(),
             hosts: Vec::new(),
             files: None,
+            console: None,
             is_insecure: false,
             limits: GatewayLimits::default(),
             log: Arc::new(|_| {}),
@@ -56,6 +58,13 @@ impl GatewayOptions {
     /// left out. By default there are none.
     pub fn files(mut self, folder: Option<PathBuf>) -> Self {
         self.files = folder;
+        self
+    }
+
+    /// Serves the operator console at `/console/`: a folder with its files, and true if it may act
+    /// on a hub without tokens. The page joins the hub at `/console/link`. Off by default.
+    pub fn console(mut self, console: Option<(PathBuf, bool)>) -> Self {
+        self.console = console;
         self
     }
 

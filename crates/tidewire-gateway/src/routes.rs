@@ -11,6 +11,7 @@ use hyper::header::{
     HeaderMap, HeaderValue, ORIGIN, TRANSFER_ENCODING, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::request::Parts;
+use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, StatusCode, Version};
 use tidewire_proto::generated::errors::ErrorCode;
 
@@ -29,6 +30,8 @@ pub(crate) struct RequestHead {
     pub path: Vec<String>,
     pub query: String,
     pub headers: HeaderMap,
+    /// The connection itself, if the client asks for another protocol.
+    pub upgrade: Option<OnUpgrade>,
 }
 
 impl RequestHead {
@@ -89,7 +92,7 @@ async fn routed(shared: &Arc<Shared>, route: Route, parts: Parts, body: Incoming
 }
 
 /// Checks that every request must pass.
-fn checked(shared: &Shared, parts: Parts) -> Result<RequestHead, Problem> {
+fn checked(shared: &Shared, mut parts: Parts) -> Result<RequestHead, Problem> {
     let headers = &parts.headers;
     let authority = authority(&parts)?;
     if shared.is_open() && !is_plain(&authority) && !shared.options.hosts.iter().any(|host| host == host_of(&authority))
@@ -107,7 +110,8 @@ fn checked(shared: &Shared, parts: Parts) -> Result<RequestHead, Problem> {
     let path = parts.uri.path().split('/').skip(1).map(decoded).collect::<Option<Vec<_>>>();
     let path = path.ok_or_else(|| Problem::invalid("the path is not percent-encoded UTF-8"))?;
     let query = parts.uri.query().unwrap_or_default().to_owned();
-    Ok(RequestHead { method: parts.method, path, query, headers: parts.headers })
+    let upgrade = parts.extensions.remove();
+    Ok(RequestHead { method: parts.method, path, query, headers: parts.headers, upgrade })
 }
 
 /// The one name under which the client reached the gateway.
@@ -126,9 +130,15 @@ fn authority(parts: &Parts) -> Result<String, Problem> {
 }
 
 fn is_allowed(shared: &Shared, origin: &HeaderValue, authority: &str) -> bool {
+    let is_own = is_own(origin, authority);
     let Ok(origin) = origin.to_str() else { return false };
-    let is_own = origin.split_once("://").is_some_and(|(_, own)| own.eq_ignore_ascii_case(authority));
     is_own || shared.options.origins.iter().any(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(origin))
+}
+
+/// True if the origin is that of the gateway's own pages.
+pub(crate) fn is_own(origin: &HeaderValue, authority: &str) -> bool {
+    let host = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+    host.is_some_and(|(_, own)| own.eq_ignore_ascii_case(authority))
 }
 
 /// Lets the page of an allowed origin read the answer. Others were refused before.

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -43,6 +44,7 @@ pub(crate) struct Shared {
     pub catalog: Catalog,
     pub options: GatewayOptions,
     pub files: Files,
+    pub console: Files,
     pub counting: Counting,
     pub sessions: Sessions,
     pub repeats: Arc<Repeats>,
@@ -80,9 +82,9 @@ impl Server {
             };
             GatewayError::new(ErrorCode::ConfigError, format!("url: can't listen at http://{address}: {error}{fix}"))
         };
-        let folder = options.files.as_deref();
-        let files =
-            folder.map_or_else(|| Ok(Files::default()), |folder| Files::read(folder, options.limits.files_bytes))?;
+        let read = |folder: &PathBuf| Files::read(folder, options.limits.files_bytes);
+        let files = options.files.as_ref().map(read).transpose()?.unwrap_or_default();
+        let console = options.console.as_ref().map(|(folder, _)| read(folder)).transpose()?.unwrap_or_default();
         let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(failed)?;
         let listener = runtime.block_on(async { bind(address) }).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -93,6 +95,7 @@ impl Server {
             access,
             options,
             files,
+            console,
             counting: Counting::default(),
             sessions: Sessions::default(),
             repeats: Arc::default(),
@@ -249,7 +252,7 @@ async fn serve(shared: &Arc<Shared>, stream: TcpStream, connection: Arc<Connecti
         .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
         .keep_alive_interval(Duration::from_secs(20));
     let answers = service_fn(|request| routes::answer(Arc::clone(shared), Arc::clone(&connection), request));
-    let mut talk = pin!(builder.serve_connection(TokioIo::new(stream), answers));
+    let mut talk = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), answers));
     let mut ending = shared.ending.subscribe();
     let mut is_ending = false;
     loop {

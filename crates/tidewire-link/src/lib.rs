@@ -46,3 +46,5 @@ pub use tidewire_core::link::outbox::PayloadParts;
 pub use tidewire_core::link::session::{Greeting, Joined, Named, OutgoingPayload, Refused};
 pub use tidewire_core::tree::SubscriptionId as InterestKey;
 pub use tls::{Tls, TlsError};
+#[cfg(feature = "websocket")]
+pub use upgrade::websocket_answer;

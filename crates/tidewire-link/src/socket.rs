@@ -55,6 +55,14 @@ impl Socket {
         Self::Tcp(without_delay(stream))
     }
 
+    /// A WebSocket after its handshake; `came` are the bytes that followed the handshake.
+    #[cfg(feature = "websocket")]
+    pub fn websocket(stream: TcpStream, came: Vec<u8>, frame_max: usize) -> Self {
+        let stream = Arc::new(without_delay(stream));
+        let ws = websocket::WebSocketIo::opened(carried(&stream, None), came, frame_max);
+        Self::Layered(Box::new(LayeredStream::new(stream, Layer::Ws(Box::new(ws)))))
+    }
+
     pub fn unix(stream: UnixStream) -> Self {
         Self::Unix(of_this_process(stream))
     }

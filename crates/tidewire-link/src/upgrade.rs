@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use tungstenite::handshake::client::{Response, generate_key};
 use tungstenite::handshake::derive_accept_key;
 use tungstenite::handshake::machine::TryParse;
-use tungstenite::handshake::server::{Request, create_response, write_response};
+use tungstenite::handshake::server::{Request, Response as Answer, create_response, write_response};
 use tungstenite::http::{HeaderMap, HeaderValue, StatusCode};
 use tungstenite::protocol::Role;
 
@@ -68,17 +68,24 @@ pub async fn join(mut carrier: Carrier, host: &str, path: &str, frame_max: usize
     Ok(WebSocketIo::new(carrier, rest, Role::Client, frame_max))
 }
 
-/// The response that opens the WebSocket, or why there is none.
 fn answer(request: &Request) -> Result<Vec<u8>, (StatusCode, String)> {
+    let mut bytes = Vec::new();
+    let written = write_response(&mut bytes, &websocket_answer(request)?);
+    written.map(|()| bytes).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))
+}
+
+/// The response that opens the WebSocket of a node.
+///
+/// # Errors
+/// The status of another response, and its text.
+pub fn websocket_answer(request: &Request) -> Result<Answer, (StatusCode, String)> {
     let mut response =
         create_response(request).map_err(|error| (StatusCode::UPGRADE_REQUIRED, format!("{error}: {JOIN}")))?;
     if !offers(request.headers()) {
         return Err((StatusCode::BAD_REQUEST, format!("{PROTOCOL_HEADER} must offer {PROTOCOL}: {JOIN}")));
     }
     response.headers_mut().insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));
-    let mut bytes = Vec::new();
-    write_response(&mut bytes, &response).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
-    Ok(bytes)
+    Ok(response)
 }
 
 fn offers(headers: &HeaderMap) -> bool {

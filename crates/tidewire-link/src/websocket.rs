@@ -29,6 +29,11 @@ pub struct WebSocketIo {
 }
 
 impl WebSocketIo {
+    /// The WebSocket of a client whose request a server of HTTP has answered.
+    pub fn opened(carrier: Carrier, came: Vec<u8>, frame_max: usize) -> Self {
+        Self::new(carrier, came, Role::Server, frame_max)
+    }
+
     /// A WebSocket after its handshake; `came` are the bytes that followed the handshake.
     pub fn new(carrier: Carrier, came: Vec<u8>, role: Role, frame_max: usize) -> Self {
         let message_max = message_max(frame_max);

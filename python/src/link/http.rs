@@ -34,7 +34,7 @@ impl Gateway {
         log: Py<PyAny>,
     ) -> PyResult<Self> {
         let failed = |failure: GatewayError| error(py, failure.code().name(), &failure.to_string(), &[]);
-        let (name, limits, origins, hosts, files, insecure) = settings;
+        let (name, limits, origins, hosts, files, console, insecure) = settings;
         let limits = limits.iter().try_fold(GatewayLimits::default(), |all, (name, value)| all.with(name, *value));
         let said = Logger::new(log);
         let options = GatewayOptions::named(name)
@@ -42,6 +42,7 @@ impl Gateway {
             .origins(origins)
             .hosts(hosts)
             .files(files)
+            .console(console)
             .insecure(insecure)
             .log(move |line| said.warn(line));
         let listening = crate::interpreter::attach::detach(py, || tidewire_gateway::Gateway::bind(hub, url, options));
@@ -55,9 +56,9 @@ impl Gateway {
     }
 }
 
-/// The name of its node, limits by their names, origins, hosts, a folder of files, and true if
-/// other hosts may reach it in clear text.
-pub type GatewaySettings = (String, Settings, Vec<String>, Vec<String>, Option<PathBuf>, bool);
+/// The name of its node, limits by their names, origins, hosts, a folder of files, the folder
+/// of the console and true if it may act, and true if other hosts may reach it in clear text.
+pub type GatewaySettings = (String, Settings, Vec<String>, Vec<String>, Option<PathBuf>, Option<(PathBuf, bool)>, bool);
 
 #[pymethods]
 impl Gateway {

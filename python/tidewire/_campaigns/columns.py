@@ -20,13 +20,7 @@ Columns = list[tuple[str, str]]
 SINGLE = "value"
 """The column of a function that returns a single value."""
 
-_PLAIN: dict[type, str] = {
-    bool: "boolean",
-    int: "integer",
-    float: "float",
-    str: "text",
-    datetime.datetime: "time",
-}
+_PLAIN: dict[type, str] = {bool: "boolean", int: "integer", float: "float", str: "text", datetime.datetime: "time"}
 _LISTS = (list, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Iterator, collections.abc.Generator)
 _UNION = getattr(types, "UnionType", None)
 _RESERVED = ("run", "row", "param_set")

@@ -28,6 +28,8 @@ class HubSettings:
         cors: Origins whose pages may call over HTTP.
         hosts: Names under which the gateway of a hub without tokens may be reached.
         http_files: A folder whose files everybody gets over HTTP, at ``/files/``.
+        console: True if the operator console is served at ``/console/``.
+        console_admin: True if the console of a hub without tokens may act.
         http_limits: Limits of HTTP by their names.
         tokens: Tokens of the nodes that may join; without any, everybody who reaches the
             address.
@@ -47,6 +49,8 @@ class HubSettings:
     cors: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     http_files: Path | None = None
+    console: bool = False
+    console_admin: bool = False
     http_limits: Mapping[str, int] = field(default_factory=dict)
     tokens: tuple[tw.Token, ...] = ()
     cert: Path | None = None
@@ -103,7 +107,7 @@ class _Reading:
             **dict.fromkeys(("http", "cors", "hosts"), self._texts),
             "http_limits": self._numbers,
             "tokens": self._tokens,
-            "insecure": self._flag,
+            **dict.fromkeys(("insecure", "console", "console_admin"), self._flag),
             "timeout": self._seconds,
             **dict.fromkeys(("cert", "key", "ca"), self._pem_file),
             **dict.fromkeys(("data", "http_files"), self._folder_path),

@@ -25,9 +25,7 @@ else:
 Where = Annotated[
     str,
     typer.Option(
-        "--url",
-        envvar=["TIDEWIRE_DATA", "TIDEWIRE_URL"],
-        help="A data folder, or the URL of a hub or of NATS.",
+        "--url", envvar=["TIDEWIRE_DATA", "TIDEWIRE_URL"], help="A data folder, or the URL of a hub or of NATS."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print data instead of text.")]

@@ -326,11 +326,7 @@ def log_salvage(
         count = salvage_folder(str(folder), str(into))
     except tw.TidewireError as error:
         raise typer.Exit(fail(error, json)) from None
-    say(
-        json,
-        {"rescued": count},
-        f"{count} events rescued into {into}; consumers, schedules, keys and leases are not",
-    )
+    say(json, {"rescued": count}, f"{count} events rescued into {into}; consumers, schedules, keys and leases are not")
 
 
 def crashtest(

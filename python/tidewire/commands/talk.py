@@ -277,12 +277,7 @@ def agents(hub: Hub) -> int:
     async def work(node: tw.Node) -> int:
         known = sorted(node.agents, key=lambda agent: agent.id)
         agent_list = [
-            {
-                "id": one.id,
-                "type": one.type,
-                "capabilities": sorted(one.capabilities),
-                "node": one.statistics()["node"],
-            }
+            {"id": one.id, "type": one.type, "capabilities": sorted(one.capabilities), "node": one.statistics()["node"]}
             for one in known
         ]
         if hub.as_json:

@@ -53,6 +53,7 @@ def up(
             name=wanted.name or f"hub-{os.getpid()}" + (f"-{os.urandom(4).hex()}" if wanted.nats else ""),
             config=Config(file=config, options=_options(settings)),
             data=wanted.data,
+            inspect=wanted.console or None,
         )
         node.start()
         listeners = [_listen(node, url, wanted) for url in wanted.listen]
@@ -113,7 +114,9 @@ def _listen(node: tw.Node, url: str, wanted: HubSettings) -> Listener:
 
 def _listen_http(node: tw.Node, url: str, wanted: HubSettings) -> Listener:
     url = url if "://" in url else f"http://{url}"
-    settings = tw.Http(wanted.cors, wanted.hosts, wanted.http_files, wanted.http_limits)
+    settings = tw.Http(
+        wanted.cors, wanted.hosts, wanted.http_files, wanted.http_limits, wanted.console, wanted.console_admin
+    )
     return node.listen(url, tokens=wanted.tokens, insecure=wanted.insecure, http=settings)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
+from pathlib import Path
 
-from tidewire.errors import InvalidArgument
+from tidewire.errors import ConfigError, InvalidArgument
 from tidewire.services.contract.names import short
 
+_CONSOLE = Path(__file__).parents[1] / "console"
 _GATEWAY = "http://"
 
 
@@ -25,6 +27,10 @@ class Http:
             once, when the gateway begins to listen; names that begin with a dot are left out.
         limits: Limits by their names, such as ``{"http_body_bytes": 1_000_000}``; those that begin
             with ``http_`` on the page of limits.
+        console: Serves the operator console at ``/console/``. It reads the service ``$sys`` of
+            nodes with ``inspect=True``, and has the rights of the token that its user gives. At a
+            hub without tokens only this machine may open it.
+        console_admin: At a hub without tokens the console may also act, not only look.
 
     Raises:
         InvalidArgument: if a field is not allowed; it names the field. ``listen`` refuses limits
@@ -35,6 +41,8 @@ class Http:
     hosts: tuple[str, ...] = ()
     files: str | PathLike[str] | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
+    console: bool = False
+    console_admin: bool = False
 
     def __post_init__(self) -> None:
         for name in ("cors", "hosts"):
@@ -51,6 +59,19 @@ class Http:
         for name, value in self.limits.items():
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
                 raise InvalidArgument(f"limits: {name}={short(value)} is not allowed: give a whole number")
+
+    def console_files(self) -> tuple[str, bool] | None:
+        """Return the folder of the console and True if it may act, or None without a console.
+
+        Raises:
+            ConfigError: if this installation was built without the console.
+        """
+        if not self.console:
+            return None
+        if not (_CONSOLE / "index.html").is_file():
+            text = "console: this installation has none: install a wheel, or build it with `make .make/console`"
+            raise ConfigError(text, problems=[text])
+        return str(_CONSOLE), self.console_admin
 
 
 def is_http(url: object) -> bool:

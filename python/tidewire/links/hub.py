@@ -105,13 +105,7 @@ class Token:
         is_everything = all(_EVERYTHING[0] in patterns for patterns in (self.publish, self.subscribe, self.call))
         answer = (_EVERYTHING if is_everything else ()) if self.answer is None else self.answer
         serve = ((_ALL_SERVICES,) if is_everything else ()) if self.serve is None else self.serve
-        return (
-            list(self.publish),
-            [*self.subscribe, _CHANGES],
-            [*self.call, _LIST],
-            list(answer),
-            list(serve),
-        )
+        return (list(self.publish), [*self.subscribe, _CHANGES], [*self.call, _LIST], list(answer), list(serve))
 
     def limits(self) -> dict[str, int]:
         """Return its limits by their names, without those that are the hub's."""

@@ -16,6 +16,9 @@ OTHERS_MAX = 50
 ROWS_MAX = 500
 """Most rows of another kind. If they are too long, a tenth or a hundredth of them."""
 
+WORKERS_MAX, DECISIONS_MAX = 64, 8
+"""Most workers, and most decisions of scaling, of each pool: the last ones."""
+
 _WHOLE = ("remote", "timers", "ask_timeouts", "subscriptions", "dead_letters", "dead_letters_let_go")
 
 _Row = dict[str, Any]
@@ -34,7 +37,7 @@ def bounded(statistics: _Row) -> _Row:
     others = [actor for actor in statistics["actors"] if actor["id"] not in registered]
     tables: dict[str, tuple[list[_Row], Callable[[_Row], _Row], int]] = {
         "agents": (agents, lambda row: {**_flat(row), "id": row["agent"], "actor": row["id"]}, ROWS_MAX),
-        "pools": (statistics["pools"], lambda row: {**_flat(row), **_workers(row.get("workers", []))}, ROWS_MAX),
+        "pools": (statistics["pools"], lambda row: {**_flat(row), **_workers(row)}, ROWS_MAX),
         "services": (statistics["services"], lambda row: {**row, "handled": row["calls"] - row["in_flight"]}, ROWS_MAX),
         "actors": (others, _flat, OTHERS_MAX),
     }
@@ -59,8 +62,14 @@ def _flat(row: _Row) -> _Row:
     return flat | {f"{kind}_{p}_us": row[kind][f"{p}_us"] for kind in ("queueing", "handling") for p in ("p50", "p99")}
 
 
-def _workers(workers: list[_Row]) -> _Row:
-    return {"workers": len(workers), "workers_busy": sum(one.get("task") is not None for one in workers)}
+def _workers(row: _Row) -> _Row:
+    workers = row.get("workers", [])
+    return {
+        "workers": len(workers),
+        "workers_busy": sum(one.get("task") is not None for one in workers),
+        "worker_rows": workers[:WORKERS_MAX],
+        "decisions": row.get("decisions", [])[-DECISIONS_MAX:],
+    }
 
 
 def depth(row: _Row) -> int:

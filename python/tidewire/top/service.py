@@ -8,6 +8,7 @@ import platform
 import time
 import weakref
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import Bridge, Hub, RemoteCall, __version__, service_subject
@@ -150,6 +151,9 @@ class StatisticsService:
             "url": without_secrets(node.url),
             "versions": {"tidewire": __version__, "python": platform.python_version()},
             "uptime_s": round(time.monotonic() - self._started_s, 3),
+            "host": platform.node(),
+            "cpu_s": round(time.process_time(), 3),
+            "memory_bytes": _memory_bytes(),
         }
 
     def _statistics(self, node: Node) -> dict[str, Any]:
@@ -159,3 +163,10 @@ class StatisticsService:
             ended_s = time.monotonic()
             self._fresh_until_s = ended_s + (ended_s - began_s) * (1 / LOOK_SHARE - 1)
         return self._last
+
+
+def _memory_bytes() -> int | None:
+    """Return the resident memory of this process; None where the system does not tell."""
+    with contextlib.suppress(OSError):
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return None

@@ -111,6 +111,19 @@ impl HubHandle {
             Err(error) => Err(ListenError { address, error }),
         }
     }
+
+    /// Takes in the node of a WebSocket that a server of HTTP has opened with
+    /// [`websocket_answer`](crate::websocket_answer); `came` followed the request.
+    #[cfg(feature = "websocket")]
+    pub fn join_websocket(&self, stream: std::net::TcpStream, came: Vec<u8>) {
+        let shared = Arc::clone(&self.shared);
+        self.shared.runtime.spawn(async move {
+            let Ok(stream) = TcpStream::from_std(stream) else { return };
+            let greeting = shared.greetings.begin(place_of(stream.peer_addr().ok().map(|peer| peer.ip())));
+            let frame_max = shared.hello_bytes;
+            shared.accept(Socket::websocket(stream, came, frame_max), greeting);
+        });
+    }
 }
 
 impl Listening {

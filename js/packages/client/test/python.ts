@@ -6,7 +6,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
-export const ROOT = fileURLToPath(new URL("../../../../../", import.meta.url));
+export const ROOT = fileURLToPath(new URL(".", import.meta.url)).replace(/js\/packages\/.*$/, "");
 export const PYTHON = process.env.PYTHON_OF_TESTS ?? `${ROOT}.venv/bin/python`;
 const PROGRAMS = `${ROOT}js/packages/client/test/programs`;
 

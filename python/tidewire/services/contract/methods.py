@@ -13,13 +13,7 @@ from tidewire.services.caller.argument_check import Signature
 from tidewire.services.contract import docstrings, type_hints
 from tidewire.services.contract.durable import DurableMark
 from tidewire.services.contract.info import EventInfo, MethodInfo, narrower
-from tidewire.services.contract.names import (
-    method_problem,
-    pattern_problem,
-    short,
-    timeout_problem,
-    visibility_problem,
-)
+from tidewire.services.contract.names import method_problem, pattern_problem, short, timeout_problem, visibility_problem
 from tidewire.services.contract.schema import Writer
 
 

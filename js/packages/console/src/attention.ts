@@ -1,0 +1,130 @@
+/** Sentences about what needs attention first. */
+import { age, count, counted, percent } from "./format.js";
+import type { Hub } from "./hub.js";
+import { depth, failures, num, type Row, type Snapshot, text } from "./snapshots.js";
+
+/** One sentence. The worst come first. */
+export interface Concern {
+	/** 3: work is lost or stands still; 2: work is late; 1: worth a snapshot. */
+	readonly level: 1 | 2 | 3;
+	/** Name of the thing. */
+	readonly subject: string;
+	readonly text: string;
+	/** The view with more about it, and the row there. */
+	readonly view: string;
+	readonly selected: string;
+}
+
+const NEARLY_FULL = 0.9;
+const HALF_FULL = 0.5;
+/** Share of failures, and how many failed at least, from which a service is named. */
+const ERROR_SHARE = 0.01;
+const ERRORS_MIN = 3;
+const BEHIND = 100;
+
+/** All concerns of a hub. */
+export function concernsOf(hub: Hub, now: number): Concern[] {
+	const found: Concern[] = [];
+	for (const [key, reason] of hub.silent) {
+		const node = hub.snapshots.get(key)?.node ?? key;
+		found.push({ level: 3, subject: node, text: `does not answer: ${reason}`, view: "nodes", selected: key });
+	}
+	for (const one of hub.lagging) {
+		const of = { subject: one.consumer, view: "streams", selected: one.stream };
+		if (one.dead > 0) {
+			const said = counted(one.dead, "dead letter");
+			found.push({ level: 3, ...of, text: `${said} on ${one.stream}`, view: "dead-letters" });
+		}
+		if (one.lag > 0 && (one.lag >= BEHIND || one.isPaused)) {
+			const oldest = one.oldest && one.lag > 0 ? `, oldest ${age((now - one.oldest.getTime()) / 1_000)}` : "";
+			const paused = one.isPaused ? "; paused" : "";
+			found.push({ level: 2, ...of, text: `${counted(one.lag, "event")} behind on ${one.stream}${oldest}${paused}` });
+		}
+	}
+	for (const snapshot of hub.snapshots.values()) {
+		found.push(...ofNode(snapshot));
+	}
+	return found.sort((one, other) => other.level - one.level);
+}
+
+function ofNode(snapshot: Snapshot): Concern[] {
+	const found: Concern[] = [];
+	const { rows } = snapshot;
+	const add = (level: 1 | 2 | 3, subject: string, said: string, view: string, selected: string): void => {
+		found.push({ level, subject, text: said, view, selected });
+	};
+	for (const row of rows.pools) {
+		const [name, workers, busy] = [text(row, "name"), num(row, "workers"), num(row, "workers_busy")];
+		const waits = depth(row);
+		if (workers === 0 && waits > 0) {
+			add(3, name, `no workers; ${counted(waits, "task")} wait`, "pools", name);
+		} else if (busy >= workers && waits > 0) {
+			add(2, name, `${count(waits)} wait; ${busy} of ${counted(workers, "worker")} busy`, "pools", name);
+		}
+		if (num(row, "restarts") > 0) {
+			add(1, name, `${counted(num(row, "restarts"), "worker")} replaced after a crash`, "pools", name);
+		}
+	}
+	for (const row of [...rows.agents, ...rows.actors]) {
+		const name = text(row, "id") === "" ? text(row, "name") : nameOf(row);
+		const share = num(row, "capacity") > 0 ? depth(row) / num(row, "capacity") : 0;
+		if (share >= HALF_FULL) {
+			const said = `${count(depth(row))} wait; the queue is ${percent(share)} full`;
+			add(share >= NEARLY_FULL ? 3 : 2, name, said, "actors", keyOf(snapshot, row));
+		}
+		if (text(row, "status") === "failing") {
+			add(2, name, `${counted(failures(row), "message")} failed`, "actors", keyOf(snapshot, row));
+		}
+	}
+	for (const row of rows.services) {
+		const [calls, errors] = [num(row, "calls"), num(row, "errors")];
+		const name = text(row, "service");
+		if ((row.errorRate ?? 0) > 0 || (errors >= ERRORS_MIN && errors / Math.max(calls, 1) >= ERROR_SHARE)) {
+			const said = `${count(errors)} of ${counted(calls, "call")} failed (${percent(errors / Math.max(calls, 1))})`;
+			add((row.errorRate ?? 0) > 0 ? 2 : 1, name, `${said} on ${snapshot.node}`, "services", name);
+		}
+	}
+	for (const row of rows.dispatchers.filter((one) => one.starved === true)) {
+		add(
+			3,
+			snapshot.node,
+			`all threads of the dispatcher ${text(row, "name")} are held by handlers`,
+			"nodes",
+			snapshot.key,
+		);
+	}
+	const given = snapshot.about.dead_letters as Readonly<Record<string, unknown>> | undefined;
+	const reasons = Object.entries(given ?? {}).filter(([, number]) => Number(number) > 0);
+	if (reasons.length > 0) {
+		const total = reasons.reduce((sum, [, number]) => sum + Number(number), 0);
+		const said = reasons
+			.map(([reason, number]) => `${count(Number(number))} ${reason.replaceAll("_", " ")}`)
+			.join(", ");
+		add(1, snapshot.node, `${counted(total, "message")} given up: ${said}`, "nodes", snapshot.key);
+	}
+	return found;
+}
+
+/** Name of an actor or agent; its number if it has none. */
+export function nameOf(row: Row): string {
+	const name = text(row, "agent") || text(row, "name");
+	return name || (typeof row.id === "string" ? row.id : `#${text(row, "id")}`);
+}
+
+/** Key of an actor or agent among those of all nodes. */
+export function keyOf(snapshot: Snapshot, row: Row): string {
+	return `${snapshot.key}:${text(row, "actor") || text(row, "id")}`;
+}
+
+/** The state of a hub without concerns, in one sentence. */
+export function calm(hub: Hub): string {
+	const sum = (kind: "agents" | "pools"): number =>
+		[...hub.snapshots.values()].reduce((all, one) => all + one.counts[kind], 0);
+	const own = hub.services.filter((one) => !isOwn(one.name)).length;
+	return `${counted(hub.snapshots.size, "node")}, ${counted(own, "service")}, ${counted(sum("agents"), "agent")} and ${counted(sum("pools"), "pool")} run.`;
+}
+
+/** True for services of Tidewire itself. */
+export function isOwn(service: string): boolean {
+	return service.startsWith("$") || service.startsWith("tidewire-");
+}

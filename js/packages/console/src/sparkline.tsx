@@ -1,0 +1,62 @@
+/** Sparklines over the last five minutes, drawn by uPlot. */
+import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import UPlot from "uplot";
+import { HISTORY_S } from "./hub.js";
+
+export interface SparklineProps {
+	/** Name of the figure, for screen readers. */
+	readonly label: string;
+	/** The newest value as text, for screen readers. */
+	readonly shown: string;
+	/** Seconds since 1970, in order, and the values. */
+	readonly times: readonly number[];
+	readonly values: readonly number[];
+	readonly isBad?: boolean;
+}
+
+const HEIGHT_PX = 44;
+
+/** One line without axes. Its colour is that of the text around it. */
+export function Sparkline(props: SparklineProps): JSX.Element {
+	const place = useRef<HTMLDivElement>(null);
+	const plot = useRef<UPlot>(undefined);
+	useEffect(() => {
+		const root = place.current as HTMLDivElement;
+		const stroke = (): string => getComputedStyle(root).color;
+		const hidden = { show: false };
+		const options: UPlot.Options = {
+			width: root.clientWidth || 200,
+			height: HEIGHT_PX,
+			cursor: hidden,
+			legend: hidden,
+			padding: [3, 0, 3, 0],
+			axes: [hidden, hidden],
+			scales: {
+				x: { range: (_, __, max) => [max - HISTORY_S, max] },
+				y: { range: (_, __, max) => [0, Math.max(max, 1e-9) * 1.05] },
+			},
+			series: [
+				{},
+				{ stroke, width: 1.5, fill: () => `color-mix(in srgb, ${stroke()} 14%, transparent)`, points: hidden },
+			],
+		};
+		const made = new UPlot(options, [[], []], root);
+		plot.current = made;
+		const resized = new ResizeObserver(() => made.setSize({ width: root.clientWidth, height: HEIGHT_PX }));
+		resized.observe(root);
+		return () => {
+			resized.disconnect();
+			made.destroy();
+		};
+	}, []);
+	useEffect(() => plot.current?.setData([[...props.times], [...props.values]]), [props.times, props.values]);
+	return (
+		<div
+			class={`sparkline${props.isBad ? " bad" : ""}`}
+			ref={place}
+			role="img"
+			aria-label={`${props.label} over 5 minutes, now ${props.shown}`}
+		/>
+	);
+}
