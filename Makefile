@@ -70,12 +70,12 @@ test: test-js test-python test-rust ## Build, and pass the tests of all language
 	$(call say,all tests passed)
 
 .PHONY: test-short
-test-short: test-loom test-fuzz test-attack test-demo test-wheel docs ## A short form of each part of test-all that `make test` lacks
+test-short: test-loom test-fuzz test-attack test-demo test-wheel test-deploy docs ## A short form of each part of test-all that `make test` lacks
 	@$(MAKE) --no-print-directory power RANDOM_SECONDS=2
 	$(call say,short forms of the long suites passed)
 
 .PHONY: test-all
-test-all: test test-loom fuzz attack demo wheel-check histories random lint-bench ## All of it: long histories, power cuts, kills, attacks, fuzzing, wheels (hours)
+test-all: test test-loom fuzz attack demo wheel-check histories random lint-bench deploy-check ## All of it: long histories, power cuts, kills, attacks, fuzzing, wheels (hours)
 	@$(MAKE) --no-print-directory power
 	@$(MAKE) --no-print-directory crashtest
 	$(call say,all suites passed)
@@ -115,6 +115,15 @@ lint: .make/dev .make/extension .make/js ## Check format, lints, types, generate
 docs: .make/docs .make/site-scripts .make/extension ## Build the documentation site, out/site/index.html; broken links and anchors are errors
 	$(call say,documentation site)
 	@.make/docs/bin/python tools/site/build.py
+
+.PHONY: test-deploy
+test-deploy: .make/deploy .make/extension ## Check the units, the image, the chart (with a helm that is there) and the configuration of deploy/
+	$(call say,deployment)
+	@.make/deploy/bin/python tools/deploy_check.py --tidewire $(abspath $(BIN))/tidewire $(addprefix --helm ,$(wildcard .make/go/bin/helm))
+
+.PHONY: deploy-check
+deploy-check: .make/go/bin/helm ## The same with helm, which is built from its Go module on first use (some minutes)
+	@$(MAKE) --no-print-directory test-deploy
 
 .PHONY: lint-bench
 lint-bench: ## Check that the Rust programs of the benchmarks are formatted and compile; their peers take minutes to build
@@ -319,6 +328,17 @@ clean: ## Remove what was built
 	@$(PYTHON) -m venv $@
 	@$@/bin/python -m pip install --quiet --disable-pip-version-check -r tools/requirements-docs.txt
 	@touch $@
+
+.make/deploy: tools/requirements-deploy.txt | .make
+	$(call say,packages for the check of the deployment)
+	@$(PYTHON) -m venv $@
+	@$@/bin/python -m pip install --quiet --disable-pip-version-check -r tools/requirements-deploy.txt
+	@touch $@
+
+.make/go/bin/helm: | .make
+	$(call say,helm)
+	@command -v go >/dev/null || { echo "helm is built with Go: apt-get install golang-go"; exit 1; }
+	@GOBIN=$(abspath $(@D)) go install helm.sh/helm/v3/cmd/helm@v3.19.0
 
 # The pages ask no other server for scripts.
 .make/site-scripts: tools/site/scripts.sha256 | .make
