@@ -11,8 +11,10 @@ anchor, a page outside of the navigation and a public name without a section are
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
+import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -46,6 +48,7 @@ def main() -> int:
     sys.path.insert(0, str(ROOT / "python"))
     lay_out()
     api_pages()
+    command_page()
     cli(["build", "--strict", "--config-file", str(ROOT / "tools/site/mkdocs.yml")], standalone_mode=False)
     print(f"site: {ROOT / 'out/site/index.html'}")
     return 0
@@ -83,6 +86,15 @@ def api_pages() -> None:
     )
     text = f"# Python API\n\nEach public name of `tidewire`, by subject.\n\n| page | names |\n|---|---|\n{rows}\n"
     (folder / "index.md").write_text(text, encoding="utf-8")
+
+
+def command_page() -> None:
+    """Write the page of all commands, with their options."""
+    typer = [ROOT / ".venv/bin/python", "-m", "typer", "tidewire.cli", "utils", "docs", "--name", "tidewire"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    text = subprocess.run(typer, env=environment, capture_output=True, text=True, check=True).stdout
+    text = re.sub(r"^# .*$", "# Commands and options", text, count=1, flags=re.MULTILINE)
+    (PAGES / "docs/reference/commands.md").write_text(text, encoding="utf-8")
 
 
 def file_of(title: str) -> str:
