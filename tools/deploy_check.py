@@ -150,7 +150,7 @@ def check_programs(tidewire: str | None, folder: Path) -> None:
     (folder / "hub.toml").write_text(re.sub(r"0\.0\.0\.0:\d+", "127.0.0.1:0", config))
     environment = {**os.environ, "TIDEWIRE_TOKEN": "change-this-secret"}
     python = str(Path(tidewire).with_name("python"))
-    hub = [tidewire, "up", "--config", str(folder / "hub.toml"), "--json"]
+    hub = [tidewire, "up", "--config", str(folder / "hub.toml"), "--json", "--log-level=warning"]
     with started(hub, environment) as lines:
         environment["TIDEWIRE_URL"] = next(url for url in json.loads(next(lines))["urls"] if url.startswith("tide"))
         with started([python, str(DEPLOY / "worker.py")], environment):
@@ -169,9 +169,7 @@ class started:
     """A program that is ended by SIGTERM, with exit code 0."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
-        self.process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
     def __enter__(self) -> Iterator[str]:
         assert self.process.stdout is not None
