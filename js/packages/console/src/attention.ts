@@ -20,6 +20,8 @@ const HALF_FULL = 0.5;
 /** Share of failures, and how many failed at least, from which a service is named. */
 const ERROR_SHARE = 0.01;
 const ERRORS_MIN = 3;
+/** Share of calls that fail now, from which it is urgent. */
+const HALF_FAIL = 0.5;
 const BEHIND = 100;
 
 /** All concerns of a hub. */
@@ -81,7 +83,8 @@ function ofNode(snapshot: Snapshot): Concern[] {
 		const name = text(row, "service");
 		if ((row.errorRate ?? 0) > 0 || (errors >= ERRORS_MIN && errors / Math.max(calls, 1) >= ERROR_SHARE)) {
 			const said = `${count(errors)} of ${counted(calls, "call")} failed (${percent(errors / Math.max(calls, 1))})`;
-			add((row.errorRate ?? 0) > 0 ? 2 : 1, name, `${said} on ${snapshot.node}`, "services", name);
+			const now = (row.errorRate ?? 0) / Math.max(row.rate ?? 0, 1e-9);
+			add(now >= HALF_FAIL ? 3 : now > 0 ? 2 : 1, name, `${said} on ${snapshot.node}`, "services", name);
 		}
 	}
 	for (const row of rows.dispatchers.filter((one) => one.starved === true)) {

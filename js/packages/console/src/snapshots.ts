@@ -1,5 +1,7 @@
 /** Looks at nodes: answers of `$sys`, with rates since the look before. */
 
+import { micros } from "./format.js";
+
 /** One actor, agent, pool, service or dispatcher; see `docs/guides/top.md`. */
 export type Row = Readonly<Record<string, unknown>> & {
 	/** Handled since the last snapshot, per second; undefined at the first. */
@@ -55,6 +57,12 @@ export function depth(row: Row): number {
 /** The 99th percentile of the time in the handler, in microseconds. */
 export function p99(row: Row): number {
 	return num(row, "handling_p99_us" in row ? "handling_p99_us" : "p99_us");
+}
+
+/** Median and 99th percentile of the time in the queue or in the handler, as text. */
+export function times(row: Row, kind: "queueing" | "handling"): string {
+	const shown = (name: string): string => micros(num(row, `${kind}_${name}_us`));
+	return num(row, "handled") > 0 ? `median ${shown("p50")}, p99 ${shown("p99")}` : "–";
 }
 
 /** Reads an answer of `$sys.statistics`. A repeated answer gives the last look again. */

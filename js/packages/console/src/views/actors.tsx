@@ -4,7 +4,7 @@ import { keyOf, nameOf } from "../attention.js";
 import { count, micros, rate } from "../format.js";
 import { select, useHub, useRoute } from "../hooks.js";
 import { Detail, Facts, Fill, State } from "../parts.js";
-import { depth, failures, num, type Row, type Snapshot, text } from "../snapshots.js";
+import { depth, failures, num, type Row, type Snapshot, text, times } from "../snapshots.js";
 import { type Column, Table } from "../table.js";
 
 interface Line {
@@ -101,8 +101,8 @@ function ActorDetail(props: { of: Line }): JSX.Element {
 					Retried: "retried" in row ? count(num(row, "retried")) : undefined,
 					Expired: "expired" in row ? count(num(row, "expired")) : undefined,
 					Restarts: "restarts" in row ? count(num(row, "restarts")) : undefined,
-					"Time in the queue": `median ${micros(num(row, "queueing_p50_us"))}, p99 ${micros(num(row, "queueing_p99_us"))}`,
-					"Time in the handler": `median ${micros(num(row, "handling_p50_us"))}, p99 ${micros(num(row, "handling_p99_us"))}`,
+					"Time in the queue": times(row, "queueing"),
+					"Time in the handler": times(row, "handling"),
 				}}
 			/>
 		</Detail>

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { age, count, counted, micros, percent, rate } from "../format.js";
 import { select, useHub, useRoute } from "../hooks.js";
 import { Detail, Facts, Fill, State } from "../parts.js";
-import { depth, failures, num, type Row, type Snapshot, text } from "../snapshots.js";
+import { depth, failures, num, type Row, type Snapshot, text, times } from "../snapshots.js";
 import { type Column, Table } from "../table.js";
 
 interface Line {
@@ -128,8 +128,8 @@ function PoolDetail(props: { of: Line }): JSX.Element {
 					Handled: count(num(row, "handled")),
 					Failed: count(failures(row)),
 					Restarts: count(num(row, "restarts")),
-					"Time in the queue": `median ${micros(num(row, "queueing_p50_us"))}, p99 ${micros(num(row, "queueing_p99_us"))}`,
-					"Time of a task": `median ${micros(num(row, "handling_p50_us"))}, p99 ${micros(num(row, "handling_p99_us"))}`,
+					"Time in the queue": times(row, "queueing"),
+					"Time of a task": times(row, "handling"),
 				}}
 			/>
 			{decisions.length > 0 && (
