@@ -161,18 +161,12 @@ def up(
             show_default=False,
         ),
     ] = None,
-    console: Annotated[
-        bool, typer.Option("--console", help="Serve the operator console at /console/ of each --http.")
-    ] = False,
-    console_admin: Annotated[
-        bool, typer.Option("--console-admin", help="At a hub without tokens, let the console act, not only look.")
-    ] = False,
+    console: Annotated[bool, typer.Option("--console", help="Serve the operator console at /console/.")] = False,
+    console_admin: Annotated[bool, typer.Option("--console-admin", help="Without tokens, let it act, too.")] = False,
     name: Annotated[str | None, typer.Option("--name", help="Of the hub.", show_default=False)] = None,
     config: Annotated[
         Path | None,
-        typer.Option(
-            "--config", help="A TOML file; its table hub says what these options say, too.", show_default=False
-        ),
+        typer.Option("--config", help="A TOML file; its table hub has these options, too.", show_default=False),
     ] = None,
     token: Annotated[
         list[str] | None,
@@ -194,7 +188,7 @@ def up(
     ca: Annotated[
         Path | None,
         typer.Option(
-            "--ca", help="Only nodes with a certificate signed by one in this PEM file may join.", show_default=False
+            "--ca", help="PEM file: only nodes with a certificate signed by one in it may join.", show_default=False
         ),
     ] = None,
     timeout: Annotated[
@@ -251,6 +245,20 @@ def up(
         "nats": nats,
     }
     raise typer.Exit(up(config, options, token or [], settings or [], json))
+
+
+@app.command(epilog="Example: tidewire console --data orders-data")
+def console(
+    url: Annotated[str, typer.Argument(help="Its HTTP address.")] = "http://127.0.0.1:8420",
+    data: Annotated[Path | None, typer.Option("--data", help="Start a hub of this folder.", show_default=False)] = None,
+) -> None:
+    """Open the operator console of a hub, or of a data folder, in the browser."""
+    from tidewire.commands.up import open_page, up
+
+    if data is None:
+        return open_page(url)
+    options = {"listen": (), "http": ("127.0.0.1:0",), "console": True, "console_admin": True, "data": data}
+    raise typer.Exit(up(None, options, (), (), False, opens=True))
 
 
 Url = Annotated[str, typer.Option("--url", envvar="TIDEWIRE_URL", help="The hub.")]
@@ -538,7 +546,7 @@ def _show(report: dict[str, Any]) -> None:
 
 
 _PANELS = {
-    "Hubs and their state": ("up", "doctor", "nodes", "services", "agents", "top"),
+    "Hubs and their state": ("up", "doctor", "nodes", "services", "agents", "top", "console"),
     "Messages and calls": ("call", "req", "pub", "sub", "mcp", "generate"),
     "Stored data": ("stream", "kv", "command", "agent", "log", "crashtest"),
     "Campaigns and measurements": ("campaign", "worker", "bench"),

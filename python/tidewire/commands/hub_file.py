@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,16 +102,16 @@ class _Reading:
         self.problems: list[str] = []
         self._folder = file.parent
         self._readers: Mapping[str, Callable[[str, Any], Any]] = {
-            "name": self._name,
-            "nats": self._nats,
+            "name": self._checked(_name_problem),
+            "nats": self._checked(_nats_problem),
             "listen": self._texts,
             **dict.fromkeys(("http", "cors", "hosts"), self._texts),
             "http_limits": self._numbers,
             "tokens": self._tokens,
             **dict.fromkeys(("insecure", "console", "console_admin"), self._flag),
-            "timeout": self._seconds,
-            **dict.fromkeys(("cert", "key", "ca"), self._pem_file),
-            **dict.fromkeys(("data", "http_files"), self._folder_path),
+            "timeout": self._checked(_timeout_problem),
+            **dict.fromkeys(("cert", "key", "ca"), partial(self._path, "give the path of a PEM file")),
+            **dict.fromkeys(("data", "http_files"), partial(self._path, "give the path of a folder")),
         }
 
     def value(self, key: str, value: Any) -> Any:
@@ -128,17 +129,12 @@ class _Reading:
     def _wrong(self, path: str, value: Any, fix: str) -> None:
         self.problems.append(f"{path}: {short(value)} is not allowed: {fix}")
 
-    def _name(self, path: str, value: Any) -> str | None:
-        problem = _name_problem(path, value)
-        if problem is not None:
-            self.problems.append(problem)
-        return str(value)
+    def _checked(self, problem_of: Callable[[str, Any], str | None]) -> Callable[[str, Any], Any]:
+        def read(path: str, value: Any) -> Any:
+            self.problems += filter(None, [problem_of(path, value)])
+            return value
 
-    def _nats(self, path: str, value: Any) -> str | None:
-        problem = _nats_problem(path, value)
-        if problem is not None:
-            self.problems.append(problem)
-        return str(value)
+        return read
 
     def _texts(self, path: str, value: Any) -> tuple[str, ...]:
         if not isinstance(value, list) or not value or not all(isinstance(text, str) and text for text in value):
@@ -152,13 +148,7 @@ class _Reading:
         self._wrong(path, value, "give a table of whole numbers, such as { http_body_bytes = 1_000_000 }")
         return {}
 
-    def _pem_file(self, path: str, value: Any) -> Path:
-        return self._path(path, value, "give the path of a PEM file")
-
-    def _folder_path(self, path: str, value: Any) -> Path:
-        return self._path(path, value, "give the path of a folder")
-
-    def _path(self, path: str, value: Any, fix: str) -> Path:
+    def _path(self, fix: str, path: str, value: Any) -> Path:
         if not isinstance(value, str) or not value:
             self._wrong(path, value, fix)
         return self._folder / str(value)
@@ -167,12 +157,6 @@ class _Reading:
         if not isinstance(value, bool):
             self._wrong(path, value, "give true or false")
         return bool(value)
-
-    def _seconds(self, path: str, value: Any) -> Any:
-        problem = _timeout_problem(path, value)
-        if problem is not None:
-            self.problems.append(problem)
-        return value
 
     def _tokens(self, path: str, value: Any) -> tuple[tw.Token, ...]:
         if not isinstance(value, list) or not value:

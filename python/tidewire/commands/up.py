@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import threading
+import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
@@ -23,9 +24,11 @@ from tidewire.config import Config
 from tidewire.links.http import is_http
 from tidewire.links.hub import Listener
 
+Texts = Sequence[str]
+
 
 def up(
-    config: Path | None, options: Mapping[str, Any], tokens: Sequence[str], settings: Sequence[str], as_json: bool
+    config: Path | None, options: Mapping[str, Any], tokens: Texts, settings: Texts, as_json: bool, opens: bool = False
 ) -> int:
     """Run a hub, and return the exit code: that of ``fail`` if it could not start.
 
@@ -37,6 +40,7 @@ def up(
             those of the file.
         settings: ``KEY=VALUE`` with keys of the configuration.
         as_json: Print data instead of text, errors too.
+        opens: Open the console in the browser.
 
     The first signal lets the calls that pass through the hub end, within the timeout; a second one
     does not wait for them.
@@ -67,6 +71,8 @@ def up(
         said["nats"] = without_secrets(wanted.nats)
         text += f" for the cluster at {said['nats']}"
     _say(said, text, as_json)
+    if opens:
+        open_page(urls[-1])
     signals.wait(node, lambda: signals.times > 0)
     for listener in listeners:
         if not is_http(listener.url):
@@ -80,6 +86,13 @@ def up(
         line += f"; {dropped} published messages were dropped: their receivers had no room (link_queue_bytes)"
     _say({"hub": node.name, "balanced": ledger.balanced, "dropped": dropped}, line, as_json)
     return 0
+
+
+def open_page(gateway: str) -> None:
+    """Print the address of the console of a gateway, and open it in the browser, if there is one."""
+    page = f"{gateway.rstrip('/')}/console/"
+    print(page, flush=True)
+    webbrowser.open(page)
 
 
 class _StopSignals:
@@ -120,7 +133,7 @@ def _listen_http(node: tw.Node, url: str, wanted: HubSettings) -> Listener:
     return node.listen(url, tokens=wanted.tokens, insecure=wanted.insecure, http=settings)
 
 
-def _options(settings: Sequence[str]) -> dict[str, str]:
+def _options(settings: Texts) -> dict[str, str]:
     found = {}
     for text in settings:
         key, divided, value = text.partition("=")
