@@ -243,6 +243,10 @@ fuzz: .make/js ## Fuzz for a minute each, and the TypeScript client with FUZZ_IN
 	@$(MAKE) --no-print-directory test-fuzz FUZZ_SECONDS=60
 	@cd js && npm run --silent build && npm run --silent fuzz
 
+.PHONY: console-pictures
+console-pictures: .make/dev .make/extension .make/console .make/chromium ## Make the pictures of the console for docs/guides/console.md
+	@cd js && npx tsc -p packages/console/tsconfig.test.json && node packages/console/build/console/test/pictures.js
+
 .PHONY: soak-js
 soak-js: .make/extension .make/js ## A million messages of the TypeScript client (MESSAGES), and what its heap has grown by
 	@cd js && npm run --silent build && npm run --silent soak

@@ -89,7 +89,7 @@ def up(
 
 
 def open_page(gateway: str) -> None:
-    """Print the address of the console of a gateway, and open it in the browser, if there is one."""
+    """Print the address of the console of a gateway, and open it in the browser."""
     page = f"{gateway.rstrip('/')}/console/"
     print(page, flush=True)
     webbrowser.open(page)

@@ -1,44 +1,15 @@
 /** The operator console in Chromium: a hub with traffic, failures and a killed worker. */
 import assert from "node:assert/strict";
-import { type ChildProcess, spawn } from "node:child_process";
-import { createInterface } from "node:readline";
+import { spawn } from "node:child_process";
 import test, { after, before, describe } from "node:test";
 import axe from "axe-core";
 import type { Browser, Page } from "playwright-core";
 import { launch } from "../../client/test/chromium.js";
-import { Hub, PYTHON, ROOT } from "../../client/test/python.js";
+import { Hub, PYTHON } from "../../client/test/python.js";
+import { Traffic } from "./traffic.js";
 
 const TOKEN = "a-token-of-the-tests";
 const PATIENCE_MS = 30_000;
-
-/** The program `traffic.py`, which takes commands. */
-class Traffic {
-	private constructor(
-		private readonly child: ChildProcess,
-		private readonly lines: AsyncIterator<string>,
-	) {}
-
-	static async start(url: string): Promise<Traffic> {
-		const program = `${ROOT}js/packages/console/test/programs/traffic.py`;
-		const child = spawn(PYTHON, [program, url], { stdio: ["pipe", "pipe", "inherit"] });
-		const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-		assert.equal((await lines.next()).done, false, "the program has started");
-		return new Traffic(child, lines);
-	}
-
-	say(command: string): void {
-		this.child.stdin?.write(`${command}\n`);
-	}
-
-	async ask<T>(command: string): Promise<T> {
-		this.say(command);
-		return JSON.parse((await this.lines.next()).value) as T;
-	}
-
-	stop(): void {
-		this.child.kill("SIGKILL");
-	}
-}
 
 describe("the console", { timeout: 240_000 }, () => {
 	let browser: Browser;
@@ -120,6 +91,18 @@ describe("the console", { timeout: 240_000 }, () => {
 		await page.close();
 	});
 
+	test("a form that follows from the schema calls a public method", async () => {
+		const page = await opened(`${hub.http}/console/#/services`);
+		await page.getByRole("button", { name: "pricing" }).click();
+		await page.getByText("quote(symbol, qty)").click();
+		await page.getByLabel(/^symbol string$/).fill("X");
+		await page.getByLabel(/^qty integer, optional$/).fill("4");
+		await page.getByRole("button", { name: "Call quote" }).click();
+		await page.locator(".answer", { hasText: /^10\b/ }).waitFor();
+		assert.match(await page.getByRole("complementary").innerText(), /Prices of symbols\..*1\.2\.3/s);
+		await page.close();
+	});
+
 	test("failed calls and a full pool stand in words on the overview", async () => {
 		const page = await opened(`${hub.http}/console/`);
 		await page.getByText(/^Nothing\. 2 nodes, 1 service, 1 agent and 1 pool run\.$/).waitFor();
@@ -128,6 +111,15 @@ describe("the console", { timeout: 240_000 }, () => {
 		const concerns = page.getByRole("region", { name: "Needs attention" });
 		await concerns.getByText(/^[\d,]+ of [\d,]+ calls failed \([\d.]+ %\) on trader$/).waitFor();
 		await concerns.getByText("3 wait; 2 of 2 workers busy").waitFor();
+		const [early] = await traffic.ask<{ errors: number }[]>("statistics");
+		const shown = async (): Promise<number> =>
+			Number((await concerns.getByText(/calls failed/).innerText()).split(" ")[0]?.replaceAll(",", ""));
+		while ((await shown()) < (early?.errors ?? 0)) {
+			await page.waitForTimeout(100);
+		}
+		const seen = await shown();
+		const [late] = await traffic.ask<{ errors: number }[]>("statistics");
+		assert.ok(seen <= (late?.errors ?? 0), `${seen} of at most ${late?.errors} errors`);
 		traffic.say("kill");
 		await concerns.getByText("1 worker replaced after a crash").waitFor();
 		await page.close();
