@@ -22,7 +22,8 @@ def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
         return text if inner.exists() and not is_page else f"[{text}]({target}{anchor or ''})"
 
     parts = re.split(r"(^\s*```.*?^\s*```$)", markdown, flags=re.DOTALL | re.MULTILINE)
-    parts[::2] = [LINK.sub(shown, part) for part in parts[::2]]
+    # Python-Markdown continues a numbered item at four columns, the pages do at three.
+    parts[::2] = [re.sub(r"^   (?=\S)", "    ", LINK.sub(shown, part), flags=re.MULTILINE) for part in parts[::2]]
     return FENCE.sub(lambda found: found[1] + found[2] + (f' title="{found[3]}"' if found[3] else ""), "".join(parts))
 
 
