@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
@@ -23,9 +21,8 @@ from tidewire._node.ledger import Ledger
 from tidewire._node.streams import Streams
 from tidewire._node.subjects import Subjects
 from tidewire._numbers import check_seconds
-from tidewire._runtime import steps
+from tidewire._runtime import live_nodes, steps
 from tidewire._runtime.blocking_portal import refuse_loop
-from tidewire._runtime.fork_handlers import in_child
 from tidewire._urls import is_link, is_nats
 from tidewire.broker import BrokerConfig
 from tidewire.config import Config
@@ -41,7 +38,6 @@ if TYPE_CHECKING:
     from tidewire.links.tls import Tls
     from tidewire.top.service import StatisticsService
 
-_EXIT_TIMEOUT_S = 1.0
 _TELL_AFTER_S = 2.0
 _BEGUN = "what it has begun"
 _STRANDED = (
@@ -51,12 +47,6 @@ _STRANDED = (
 _IDLE_SHARE = 0.75
 """The part of the time of a stop in which it may wait until nothing is left to do: what then does
 not end is stopped in the rest.
-"""
-
-_live: weakref.WeakSet[Node] = weakref.WeakSet()
-_ended_stuck: deque[str] = deque(maxlen=1)
-"""The name of the node that has ended last with handlers that had not, until somebody has
-looked.
 """
 
 
@@ -208,7 +198,7 @@ class Node(Subjects, Streams, Agents):
 
     def _begin(self) -> None:
         self._started = True
-        _live.add(self)
+        live_nodes.live.add(self)
         self._engine.start()
 
     async def stop(self, timeout: float | EllipsisType | None = ...) -> Ledger:
@@ -432,7 +422,7 @@ class Node(Subjects, Streams, Agents):
         if self._ledger is None:
             self._ledger = Ledger.total(ledgers)
             if self._ledger.stuck:
-                _ended_stuck.append(self.name)
+                live_nodes.ended_stuck.append(self.name)
             if self._connection is not None:
                 from tidewire.services.registry import registry_of
 
@@ -446,7 +436,7 @@ class Node(Subjects, Streams, Agents):
             _log.sum_up()
             if self._loop_thread is not None:
                 self._loop_thread.end()
-            _live.discard(self)
+            live_nodes.live.discard(self)
             self._engine.change_counter.ring()
         return self._ledger
 
@@ -502,36 +492,3 @@ class Node(Subjects, Streams, Agents):
 
 def _left(until: float | None) -> float | None:
     return None if until is None else max(0.0, until - monotonic())
-
-
-def end_now() -> None:
-    """Have whatever waits for the end of a node give it up."""
-    for node in list(_live):
-        node._ends_now = True
-
-
-def has_ended_stuck() -> bool:
-    """Return whether a node has ended, since the last look, with handlers that had not."""
-    found = bool(_ended_stuck)
-    _ended_stuck.clear()
-    return found
-
-
-def _stop_all() -> None:
-    """Stop the nodes that are still live when the interpreter ends, so that none of their threads
-    outlives it.
-    """
-    for node in list(_live):
-        if node._ends_now:
-            node._abort_blocking()
-        else:
-            node._stop_blocking(_EXIT_TIMEOUT_S)
-
-
-def _forget_all() -> None:
-    """In the child of a fork: the nodes are the parent's."""
-    _live.clear()
-
-
-atexit.register(_stop_all)
-in_child(_forget_all)

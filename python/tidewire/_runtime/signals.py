@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from tidewire._runtime.live_nodes import end_now, has_ended_stuck
 from tidewire._runtime.loop import wake_by_signals
 from tidewire.errors import InvalidArgument
 
@@ -106,8 +107,6 @@ def heard(ending: ShutdownRequest) -> Iterator[ShutdownRequest]:
 
 
 def _now(number: int, frame: FrameType | None) -> NoReturn:
-    from tidewire.node import end_now
-
     end_now()
     raise KeyboardInterrupt
 
@@ -170,8 +169,6 @@ def run(
         InvalidArgument: if ``main`` is no coroutine.
         BaseException: whatever ``main`` raises.
     """
-    from tidewire.node import has_ended_stuck
-
     global _ending
     if not asyncio.iscoroutine(main):
         raise InvalidArgument(f"main: {main!r} is not allowed: call the coroutine function, as in tw.run(main())")
