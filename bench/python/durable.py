@@ -1,10 +1,11 @@
-"""Measures commands and durable handlers in a folder and at a hub in this process: one after
-another, and many at once.
+"""Measures commands, durable handlers and publishing in a folder and at a hub in this process: one
+after another, and many at once.
 
-Usage: python bench/python/durable.py [--folder PATH] [commands | events]
+Usage: python bench/python/durable.py [--folder PATH] [commands | events | publish]
 
 PATH is the place of the data; /dev/shm leaves out the disk. The peers of the project have no such
-commands and handlers: compare two versions in turns, with PYTHONPATH.
+commands and handlers, and `tidewire bench streams` measures publishing beside peers: compare two
+versions in turns, with PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tidewire_bench.machine import machine, versions
 
 ROUNDS, SEQUENTIAL, AT_ONCE, EVENTS = 5, 100, 500, 10_000
+PAYLOAD = bytes(256)
 
 Shapes = list[tuple[str, int, Callable[[], Awaitable[None]]]]
 
@@ -110,6 +112,29 @@ async def events(node: tw.Node) -> Shapes:
     ]
 
 
+async def publish(node: tw.Node) -> Shapes:
+    orders = await node.stream("orders", subjects=["orders.>"])
+
+    async def sequential() -> None:
+        for _ in range(10 * SEQUENTIAL):
+            await orders.publish("orders.one", PAYLOAD, content="bytes")
+
+    async def gathers() -> None:
+        for _ in range(EVENTS // SEQUENTIAL):
+            await asyncio.gather(*(orders.publish("orders.one", PAYLOAD, content="bytes") for _ in range(SEQUENTIAL)))
+
+    async def publisher() -> None:
+        async with orders.publisher() as out:
+            for _ in range(10 * EVENTS):
+                await out.publish("orders.one", PAYLOAD, content="bytes")
+
+    return [
+        ("256 B published one after another", 10 * SEQUENTIAL, sequential),
+        (f"256 B published by gathers of {SEQUENTIAL}", EVENTS, gathers),
+        ("256 B published by a publisher", 10 * EVENTS, publisher),
+    ]
+
+
 async def measure(place: str, folder: Path | None, begin: Callable[[tw.Node], Awaitable[Shapes]]) -> None:
     async with AsyncExitStack() as opened:
         data = opened.enter_context(tempfile.TemporaryDirectory(dir=folder))
@@ -131,12 +156,12 @@ async def seconds(run: Callable[[], Awaitable[None]]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measures commands and durable handlers in a folder and at a hub.")
-    parser.add_argument("kind", nargs="?", choices=["commands", "events"], help="only these; both by default")
+    parser = argparse.ArgumentParser(description="Measures commands, durable handlers and publishing.")
+    parser.add_argument("kind", nargs="?", choices=["commands", "events", "publish"], help="only these; all by default")
     parser.add_argument("--folder", type=Path, help="place of the data; the folder for temporary files by default")
     options = parser.parse_args()
     print(machine(), versions(None))
-    for begin in (commands, events):
+    for begin in (commands, events, publish):
         for place in ("folder", "hub"):
             if options.kind in (None, begin.__name__):
                 asyncio.run(measure(place, options.folder, begin))

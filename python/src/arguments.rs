@@ -9,7 +9,6 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyMapping, PyString};
 
 use tidewire_engine::DeadReason;
 
-use crate::actors::actor::ActorRef;
 use crate::errors::error;
 
 /// The lane of a message, by its name.
@@ -287,30 +286,8 @@ impl FromPyObject<'_, '_> for Letter {
     }
 }
 
-/// An actor that a call is about.
-pub struct Actor<'a, 'py>(pub Borrowed<'a, 'py, ActorRef>);
-
-impl<'a, 'py> FromPyObject<'a, 'py> for Actor<'a, 'py> {
-    type Error = PyErr;
-
-    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        value.cast().map(Self).map_err(|_| not_an_actor(&value, "actor"))
-    }
-}
-
-/// The actor that is to be watched, or no more.
-pub struct Other<'a, 'py>(pub Borrowed<'a, 'py, ActorRef>);
-
-impl<'a, 'py> FromPyObject<'a, 'py> for Other<'a, 'py> {
-    type Error = PyErr;
-
-    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        value.cast().map(Self).map_err(|_| not_an_actor(&value, "other"))
-    }
-}
-
 #[cold]
-fn not_an_actor(value: &Bound<'_, PyAny>, field: &str) -> PyErr {
+pub fn not_an_actor(value: &Bound<'_, PyAny>, field: &str) -> PyErr {
     let text =
         format!("{field}: {} is not an actor: give what node.spawn() returned, or node.lookup(name)", shown(value));
     error(value.py(), "InvalidArgument", &text, &[])

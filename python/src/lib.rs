@@ -45,13 +45,14 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<campaigns::CampaignWorker>()?;
     module.add_class::<streams::StreamHome>()?;
     module.add_class::<link::HomeServer>()?;
-    module.add_class::<streams::durable_subscription::DurableSubscription>()?;
+    module.add_class::<streams::stream_worker::StreamWorker>()?;
+    module.add_class::<streams::publisher::PublishQueue>()?;
+    module.add_class::<streams::publisher::StreamPublisher>()?;
     module.add_class::<streams::durable_subscription::DeliveryWorker>()?;
     module.add_class::<streams::durable_subscription::EventDelivery>()?;
     module.add_class::<streams::lease::HeldLease>()?;
     module.add_class::<streams::inboxes::AgentInbox>()?;
     module.add_class::<streams::command_worker::CommandAttempt>()?;
-    module.add_class::<streams::command_worker::CommandWorker>()?;
     module.add_function(wrap_pyfunction!(streams::home_error, module)?)?;
     module.add_function(wrap_pyfunction!(streams::check_folder, module)?)?;
     module.add_function(wrap_pyfunction!(streams::salvage_folder, module)?)?;
@@ -76,10 +77,21 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(link::service_subject, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::attach::before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::attach::after_fork_in_parent, module)?)?;
-    module.add_function(wrap_pyfunction!(interpreter::fork::after_fork, module)?)?;
+    module.add_function(wrap_pyfunction!(after_fork, module)?)?;
     module.add_function(wrap_pyfunction!(actors::actor::send_blocking, module)?)?;
     module.add_function(wrap_pyfunction!(values::encode_value, module)?)?;
     module.add_function(wrap_pyfunction!(values::decode_value, module)?)?;
     module.add("BUILD", if cfg!(debug_assertions) { "fast" } else { "release" })?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
+}
+
+/// Called in the child of a fork, on its only thread, before it does anything else with this
+/// module. [`interpreter::fork_count`] has already counted the fork.
+#[pyfunction]
+fn after_fork() {
+    tidewire_engine::raw::leave_parent();
+    interpreter::wait::leave_dispatcher();
+    actors::current_actor::leave();
+    actors::bridge::leave_loop();
+    link::after_fork();
 }

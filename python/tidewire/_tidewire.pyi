@@ -14,6 +14,7 @@ from tidewire._handlers import Plan
 from tidewire._node.ledger import Ledger
 from tidewire.services.contract.methods import Bound
 from tidewire.services.instance_transport import Request
+from tidewire.streams.publisher import Ack
 from tidewire.supervision import Supervision
 
 __all__ = [
@@ -29,12 +30,10 @@ __all__ = [
     "ChangeCounter",
     "ClusterBridge",
     "CommandAttempt",
-    "CommandWorker",
     "Context",
     "CoroutineLoop",
     "DeliveryWorker",
     "Directory",
-    "DurableSubscription",
     "Engine",
     "EventDelivery",
     "Exports",
@@ -52,6 +51,7 @@ __all__ = [
     "NativeMethod",
     "Pending",
     "Philox",
+    "PublishQueue",
     "RemoteCall",
     "RemoteMessage",
     "RemoteStream",
@@ -59,6 +59,8 @@ __all__ = [
     "Route",
     "Run",
     "StreamHome",
+    "StreamPublisher",
+    "StreamWorker",
     "Subscription",
     "Timer",
     "__version__",
@@ -854,16 +856,32 @@ def end_with_parent(parent: int) -> bool:
     """
 
 @final
-class DurableSubscription:
-    """The durable subscription of a handler; dropping it interrupts its handlers."""
+class StreamWorker:
+    """A durable subscription or a worker of commands; dropping it interrupts its handlers."""
 
-    def workers(self) -> Pending[list[DeliveryWorker]]: ...
+    def take(self) -> Pending[list[DeliveryWorker | CommandAttempt]]: ...
     def drain(self) -> None: ...
     def cut(self) -> None: ...
     def end(self) -> None: ...
     def is_idle(self) -> bool: ...
     def is_over(self) -> bool: ...
     def counts(self) -> tuple[int, int, int]: ...
+
+@final
+class PublishQueue:
+    """Messages on their way into one stream; those of one round of a loop share a batch."""
+
+    def publish(self, message: Any) -> Pending[Ack]: ...
+
+@final
+class StreamPublisher:
+    """A publisher with a window of messages in flight."""
+
+    acked: int
+    last: Ack | None
+
+    def publish(self, message: Any) -> Pending[None]: ...
+    def flush(self) -> Pending[None]: ...
 
 @final
 class DeliveryWorker:
@@ -911,18 +929,6 @@ class AgentInbox:
     def failed(self, sequence: int, was_written: bool, retries: int) -> tuple[bool, int]: ...
     def interrupted(self, sequence: int, was_written: bool) -> None: ...
     def send(self) -> int: ...
-
-@final
-class CommandWorker:
-    """The worker of one command; dropping it interrupts its commands."""
-
-    def attempts(self) -> Pending[list[CommandAttempt]]: ...
-    def drain(self) -> None: ...
-    def cut(self) -> None: ...
-    def end(self) -> None: ...
-    def is_idle(self) -> bool: ...
-    def is_over(self) -> bool: ...
-    def counts(self) -> tuple[int, int, int]: ...
 
 @final
 class CommandAttempt:
@@ -984,7 +990,9 @@ class StreamHome:
     def list_streams(self) -> Pending: ...
     def delete_stream(self, stream: str) -> Pending: ...
     def purge(self, stream: str, before: int | None, keep: int | None, filter: str | None) -> Pending: ...
-    def publish(self, stream: str, messages: list[Any], whole: bool) -> Pending: ...
+    def publish_batch(self, stream: str, messages: list[Any]) -> Pending: ...
+    def publish_queue(self, stream: str) -> PublishQueue: ...
+    def publisher(self, stream: str, window: int) -> StreamPublisher: ...
     def create_schedule(self, stream: str, name: str, when: str, time_zone: str, message: Any) -> Pending: ...
     def list_schedules(self, stream: str) -> Pending: ...
     def cancel_schedule(self, stream: str, schedule: str) -> Pending: ...
@@ -1042,14 +1050,14 @@ class StreamHome:
         options: tuple[str, int, int, int, int],
         changed: ChangeCounter,
         log: Callable[[str], None],
-    ) -> DurableSubscription: ...
+    ) -> StreamWorker: ...
     def command_worker(
         self,
         engine: Engine,
         options: tuple[Any, ...],
         changed: ChangeCounter,
         log: Callable[[str], object],
-    ) -> Pending[CommandWorker]: ...
+    ) -> Pending[StreamWorker]: ...
     def command_start(
         self,
         service: str,

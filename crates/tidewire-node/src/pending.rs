@@ -21,6 +21,13 @@ impl<T> Pending<T> {
         Self(Box::pin(future))
     }
 
+    pub(crate) fn ready(value: T) -> Self
+    where
+        T: Send + 'static,
+    {
+        Self::new(std::future::ready(Ok(value)))
+    }
+
     pub(crate) fn failed(error: Error) -> Self
     where
         T: Send + 'static,

@@ -15,7 +15,7 @@ use crate::actors::current_actor;
 use crate::actors::function::Handler;
 use crate::actors::message::{Extra, Message};
 use crate::actors::statistics;
-use crate::arguments::{Actor, Drain, Priority, Stack, TimeoutArgument};
+use crate::arguments::{Drain, Priority, Stack, TimeoutArgument, not_an_actor};
 use crate::errors::{self, error};
 use crate::interpreter::attach::attach;
 use crate::interpreter::fork::ForkGeneration;
@@ -51,7 +51,7 @@ impl ActorRef {
 
     /// True for an actor on the node's event loop, whose handlers may be coroutines.
     pub fn on_loop(&self) -> bool {
-        &*self.inner.statistics().dispatcher == crate::actors::engine::LOOP
+        &*self.inner.statistics().dispatcher == crate::actors::bridge::LOOP
     }
 
     /// The operation of an ask. The message is sent before this returns.
@@ -72,7 +72,7 @@ impl ActorRef {
         }
         let priority = Priority::lane(priority);
         let sender = current_actor::actor(py);
-        let acting = sender.as_ref().and_then(|sender| crate::actors::coroutine::acting(py, sender));
+        let acting = sender.as_ref().and_then(|sender| crate::actors::current_actor::acting(py, sender));
         let make = |reply| Message::new(object, sender, Some(Box::new(Extra { reply: Some(reply), ..extra })));
         let pending = match acting {
             Some(actor) => tidewire_engine::raw::acting_as(actor, || self.inner.ask_with(make, timeout, priority)),
@@ -320,8 +320,8 @@ impl ActorRef {
 /// The actor in whose coroutine this code runs: in the very task of the handler, as one that the
 /// handler has started does not keep it from returning.
 fn in_coroutine(py: Python<'_>) -> Option<ActorKey> {
-    let runs =
-        crate::actors::bridge::runs_coroutines() && crate::actors::coroutine::in_task_of_handlers(py).unwrap_or(false);
+    let runs = crate::actors::bridge::runs_coroutines()
+        && crate::actors::current_actor::in_task_of_handlers(py).unwrap_or(false);
     current_actor::actor(py).filter(|_| runs).map(|actor| actor.bind(py).get().inner.cell().key())
 }
 
@@ -330,7 +330,7 @@ fn in_coroutine(py: Python<'_>) -> Option<ActorKey> {
 pub fn handling(py: Python<'_>) -> Option<crate::interpreter::py_ref::PyRef<ActorRef>> {
     current_actor::on_thread(py).or_else(|| {
         let actor = current_actor::actor(py)?;
-        crate::actors::coroutine::in_task_of_handlers(py).unwrap_or(false).then_some(actor)
+        crate::actors::current_actor::in_task_of_handlers(py).unwrap_or(false).then_some(actor)
     })
 }
 
@@ -351,3 +351,25 @@ pub fn send_blocking(
 }
 
 pub type MessageMeta = Option<Box<Meta<Message>>>;
+
+/// An actor that a call is about.
+pub struct Actor<'a, 'py>(pub Borrowed<'a, 'py, ActorRef>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Actor<'a, 'py> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        value.cast().map(Self).map_err(|_| not_an_actor(&value, "actor"))
+    }
+}
+
+/// The actor that is to be watched, or no more.
+pub struct Other<'a, 'py>(pub Borrowed<'a, 'py, ActorRef>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Other<'a, 'py> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        value.cast().map(Self).map_err(|_| not_an_actor(&value, "other"))
+    }
+}

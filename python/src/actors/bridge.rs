@@ -16,11 +16,15 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tidewire_engine::External;
 use tidewire_engine::raw::Mutex;
 
+use crate::interpreter::asyncio::running_loop;
 use crate::interpreter::once::{Once, intern};
 use crate::pending::Pending;
 
 /// Most completions that one pass of the loop handles before other callbacks get their turn.
 const PASS: usize = 1024;
+
+/// The name of the dispatcher that runs coroutines.
+pub const LOOP: &str = "asyncio";
 
 /// Handle of an event loop for other threads.
 pub struct LoopHandle {
@@ -63,13 +67,6 @@ impl LastLoop {
 /// In the child of a fork: the loop of this thread, and the pipe that wakes it, are the parent's.
 pub fn leave_loop() {
     HERE.take();
-}
-
-/// The event loop that runs on this thread.
-pub fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    static GET: Once<Py<PyAny>> = Once::new();
-    let get = GET.of(py, "asyncio", "get_running_loop")?;
-    get.call0()
 }
 
 /// True if an event loop runs on this thread. Does not load asyncio.

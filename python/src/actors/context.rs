@@ -8,10 +8,10 @@ use tidewire_engine::raw::Change;
 use tidewire_engine::raw::Mutex;
 use tidewire_link::Named;
 
-use crate::actors::actor::ActorRef;
+use crate::actors::actor::{ActorRef, Other};
 use crate::actors::function::Handler;
 use crate::actors::message::{Extra, Message};
-use crate::arguments::{Other, Stack};
+use crate::arguments::Stack;
 use crate::errors::error;
 use crate::interpreter::py_ref::PyRef;
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;
-use tidewire_engine::raw::{Activation, ActorCell, ActorKey, Behaviours, Driver, Envelope};
+use tidewire_engine::raw::{Activation, ActorCell, Behaviours, Driver, Envelope};
 use tidewire_engine::{Fault, Signal};
 
 use crate::actors::actor::ActorRef;
@@ -21,26 +21,6 @@ use crate::errors;
 use crate::interpreter::attach::attach;
 use crate::interpreter::once::Once;
 use crate::interpreter::py_ref::PyRef;
-
-/// The actor that waits during an ask of its handler, if it handles one message at a time. Tasks
-/// that a handler has started may outlive the handler: their asks block no actor.
-pub fn acting(py: Python<'_>, sender: &Py<ActorRef>) -> Option<ActorKey> {
-    static GET: Once<Py<PyAny>> = Once::new();
-    if !crate::actors::bridge::runs_coroutines() {
-        return None;
-    }
-    let get = GET.of(py, "tidewire._runtime.current", "alone.get").ok()?;
-    let alone: bool = get.call0().ok()?.extract().ok()?;
-    (alone && in_task_of_handlers(py).ok()?).then(|| sender.bind(py).get().inner.cell().key())
-}
-
-/// True in a task that handles messages, false in a task that a handler has started.
-pub fn in_task_of_handlers(py: Python<'_>) -> PyResult<bool> {
-    static CURRENT: Once<Py<PyAny>> = Once::new();
-    static HANDLES: Once<Py<PyAny>> = Once::new();
-    let task = CURRENT.of(py, "asyncio", "current_task")?.call0()?;
-    HANDLES.of(py, "tidewire._runtime.drive", "handles")?.call1((task,))?.extract()
-}
 
 /// Drives an actor by tasks of an event loop.
 pub struct Coroutine {

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use pyo3::prelude::*;
+use tidewire_engine::raw::ActorKey;
 
 use crate::actors::actor::ActorRef;
 use crate::interpreter::once::Once;
@@ -43,4 +44,24 @@ fn from_context(py: Python<'_>) -> Option<PyRef<ActorRef>> {
     let actor = get.call0().ok()?;
     // A value that a forked child finds there was set in its parent.
     actor.cast_into::<ActorRef>().ok().filter(|actor| !actor.get().born.is_past()).map(PyRef::from)
+}
+
+/// The actor that waits during an ask of its handler, if it handles one message at a time. Tasks
+/// that a handler has started may outlive the handler: their asks block no actor.
+pub fn acting(py: Python<'_>, sender: &Py<ActorRef>) -> Option<ActorKey> {
+    static ALONE: Once<Py<PyAny>> = Once::new();
+    if !crate::actors::bridge::runs_coroutines() {
+        return None;
+    }
+    let get = ALONE.of(py, "tidewire._runtime.current", "alone.get").ok()?;
+    let alone: bool = get.call0().ok()?.extract().ok()?;
+    (alone && in_task_of_handlers(py).ok()?).then(|| sender.bind(py).get().inner.cell().key())
+}
+
+/// True in a task that handles messages, false in a task that a handler has started.
+pub fn in_task_of_handlers(py: Python<'_>) -> PyResult<bool> {
+    static CURRENT: Once<Py<PyAny>> = Once::new();
+    static HANDLES: Once<Py<PyAny>> = Once::new();
+    let task = CURRENT.of(py, "asyncio", "current_task")?.call0()?;
+    HANDLES.of(py, "tidewire._runtime.drive", "handles")?.call1((task,))?.extract()
 }

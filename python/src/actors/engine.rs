@@ -1,6 +1,5 @@
 //! The engine behind a `tw.Node`.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +12,8 @@ use tidewire_engine::{
 use tidewire_engine::raw::Envelope;
 use tidewire_link::Named;
 
-use crate::actors::actor::ActorRef;
-use crate::actors::bridge::{Bridge, DeferredLoop};
+use crate::actors::actor::{Actor, ActorRef};
+use crate::actors::bridge::{Bridge, DeferredLoop, LOOP};
 use crate::actors::coroutine::Coroutine;
 use crate::actors::function::{Function, Parts};
 use crate::actors::message::{Extra, Message};
@@ -22,7 +21,7 @@ use crate::actors::statistics;
 use crate::actors::subscription::Subscription;
 use crate::actors::timer::Timer;
 use crate::arguments::{
-    Actor, Delay, Dispatcher, Every, Headers, Letter, Name, Pattern, Patterns, Priority, Queue, Reason, Subject,
+    Delay, Dispatcher, Every, Headers, Letter, Name, Pattern, Patterns, Priority, Queue, Reason, Subject,
     TimeoutArgument,
 };
 use crate::change_counter::{ChangeCounter, Changed, PyChangeCounter};
@@ -32,24 +31,7 @@ use crate::interpreter::attach::{attach, detach, try_attach};
 use crate::interpreter::pause::TimerFuture;
 use crate::pending::Pending;
 
-thread_local! {
-    static ON_DISPATCHER: Cell<bool> = const { Cell::new(false) };
-}
-
-/// True on a dispatcher thread.
-pub fn on_dispatcher() -> bool {
-    ON_DISPATCHER.get()
-}
-
-/// In the child of a fork: its only thread belongs to no dispatcher.
-pub fn leave_dispatcher() {
-    ON_DISPATCHER.set(false);
-}
-
 const COURTESY_LOOKS: u32 = 8;
-
-/// The name of the dispatcher that runs coroutines.
-pub const LOOP: &str = "asyncio";
 
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct Engine {
@@ -93,7 +75,7 @@ impl Engine {
         let external = place.external();
         let hooks = ThreadHooks {
             live: Box::new(|run| {
-                ON_DISPATCHER.set(true);
+                crate::interpreter::wait::enter_dispatcher();
                 attach(|py| {
                     note_thread(py, "thread_started");
                     run();

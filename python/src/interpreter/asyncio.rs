@@ -1,34 +1,15 @@
-//! Callbacks on the event loops of asyncio, the wake-up of one, and the exceptions of asyncio.
-
-use std::sync::Arc;
-use std::task::Wake;
+//! Event loops of asyncio, callbacks on them, and exceptions of asyncio.
 
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
-use tidewire_engine::raw::Mutex;
 
-use crate::actors::bridge::{LoopHandle, running_loop};
 use crate::interpreter::once::Once;
-use crate::interpreter::py_ref::PyRef;
-use crate::pending::Pending;
 
-/// A waker that makes an event loop poll an operation again.
-pub struct LoopWaker {
-    pub line: Arc<LoopHandle>,
-    pub pending: Mutex<Option<PyRef<Pending>>>,
-}
-
-impl Wake for LoopWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        let pending = self.pending.lock().take();
-        if let Some(pending) = pending {
-            self.line.complete(pending);
-        }
-    }
+/// The event loop that runs on this thread.
+pub fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static GET: Once<Py<PyAny>> = Once::new();
+    let get = GET.of(py, "asyncio", "get_running_loop")?;
+    get.call0()
 }
 
 /// Schedules a callback on an event loop, by default that of this thread.
@@ -36,7 +17,7 @@ pub fn soon(
     py: Python<'_>,
     of: Option<&Bound<'_, PyAny>>,
     callback: &Py<PyAny>,
-    this: &Py<Pending>,
+    argument: &Bound<'_, PyAny>,
     context: Option<Py<PyAny>>,
 ) -> PyResult<()> {
     let running = match of {
@@ -47,7 +28,7 @@ pub fn soon(
     if let Some(context) = context {
         keywords.set_item("context", context)?;
     }
-    running.call_method("call_soon", (callback, this), Some(&keywords)).map(drop)
+    running.call_method("call_soon", (callback, argument), Some(&keywords)).map(drop)
 }
 
 /// The error of an operation that was cancelled, with what `cancel` was given.

@@ -5,20 +5,9 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
 use pyo3::prelude::*;
-use tidewire_engine::raw::{generation, leave_parent};
+use tidewire_engine::raw::generation;
 
 use crate::errors::error;
-
-/// Called in the child of a fork, on its only thread, before it does anything else with this
-/// module. [`crate::fork_count`] has already counted the fork.
-#[pyfunction]
-pub fn after_fork() {
-    leave_parent();
-    crate::actors::engine::leave_dispatcher();
-    crate::actors::current_actor::leave();
-    crate::actors::bridge::leave_loop();
-    crate::link::after_fork();
-}
 
 /// The process in which an object was made, as a count of forks.
 #[derive(Clone, Copy)]

@@ -8,6 +8,7 @@ pub mod never_awaited;
 pub mod once;
 pub mod pause;
 pub mod py_ref;
+pub mod round_end;
 pub mod steps;
 pub mod wait;
 

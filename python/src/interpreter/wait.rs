@@ -33,7 +33,7 @@ pub fn wait(py: Python<'_>, mut operation: Operation) -> PyResult<Py<PyAny>> {
             return result;
         }
         // Signals are handled by the main thread, which is never a dispatcher's.
-        let limit = (!crate::actors::engine::on_dispatcher()).then_some(most);
+        let limit = (!on_dispatcher()).then_some(most);
         idle(py, || notifier.0.listen(limit))?;
         most = (most * 10).min(LAST_LOOK);
         py.check_signals()?;
@@ -42,6 +42,22 @@ pub fn wait(py: Python<'_>, mut operation: Operation) -> PyResult<Py<PyAny>> {
 
 thread_local! {
     static BLOCKS: Cell<bool> = const { Cell::new(false) };
+    static ON_DISPATCHER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Notes that this is a dispatcher thread.
+pub fn enter_dispatcher() {
+    ON_DISPATCHER.set(true);
+}
+
+/// In the child of a fork: its only thread belongs to no dispatcher.
+pub fn leave_dispatcher() {
+    ON_DISPATCHER.set(false);
+}
+
+/// True on a dispatcher thread.
+fn on_dispatcher() -> bool {
+    ON_DISPATCHER.get()
 }
 
 /// True if the operation polled on this thread blocks the thread until it ends.
@@ -58,7 +74,7 @@ const LAST_LOOK: Duration = Duration::from_secs(1);
 /// Releases the interpreter while `what` runs. On a dispatcher thread, other threads take over its
 /// actors meanwhile.
 pub fn idle<R: Send>(py: Python<'_>, what: impl FnOnce() -> R + Send) -> R {
-    if crate::actors::engine::on_dispatcher() {
+    if on_dispatcher() {
         // The engine's idle hook releases the interpreter.
         tidewire_engine::raw::blocking(what)
     } else {

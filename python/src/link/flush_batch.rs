@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pyo3::prelude::*;
 use tidewire_link::Flusher;
 
+use crate::actors::bridge::known_line;
+use crate::interpreter::round_end::at_round_end;
+
 thread_local! {
     static GATHERING: RefCell<Option<FlushBatch>> = const { RefCell::new(None) };
 }
@@ -17,7 +20,7 @@ struct FlushBatch {
     frames: usize,
     /// Bytes of payloads since something was written.
     bytes: usize,
-    /// False once the task that writes has run, or is gone with its loop.
+    /// False once the task that writes has run.
     planned: Arc<AtomicBool>,
 }
 
@@ -63,34 +66,15 @@ fn gathered(flusher: &Flusher, bytes: usize) -> Option<bool> {
 }
 
 fn plan_flush(py: Python<'_>, flusher: &Flusher, bytes: usize) -> bool {
-    let Some(line) = crate::actors::bridge::known_line(py) else { return false };
+    if known_line(py).is_none() {
+        return false;
+    }
     let planned = Arc::new(AtomicBool::new(true));
-    let task = FlushTask { flusher: flusher.clone(), planned: Arc::clone(&planned) };
-    let soon = Py::new(py, task).is_ok_and(|task| line.soon(py, task.into_any()));
-    if soon {
-        GATHERING.set(Some(FlushBatch { link: flusher.address(), frames: 1, bytes, planned }));
-    }
-    soon
-}
-
-/// The callback by which a loop flushes the gathered frames.
-#[pyclass(frozen, module = "tidewire._tidewire")]
-struct FlushTask {
-    flusher: Flusher,
-    planned: Arc<AtomicBool>,
-}
-
-#[pymethods]
-impl FlushTask {
-    fn __call__(&self, py: Python<'_>) {
-        self.planned.store(false, Ordering::Relaxed);
-        crate::interpreter::attach::detach(py, || self.flusher.flush());
-    }
-}
-
-impl Drop for FlushTask {
-    fn drop(&mut self) {
-        // A loop that is closed may not have called it.
-        self.planned.store(false, Ordering::Relaxed);
-    }
+    let (task, waits) = (flusher.clone(), Arc::clone(&planned));
+    at_round_end(py, move || {
+        waits.store(false, Ordering::Relaxed);
+        task.flush();
+    });
+    GATHERING.set(Some(FlushBatch { link: flusher.address(), frames: 1, bytes, planned }));
+    true
 }

@@ -170,7 +170,7 @@ impl InboundCallRun {
     /// The handler waits for the first time: a cancellation finds the task.
     fn waits(&self, this: &Bound<'_, Self>, task: &Py<PyAny>) -> PyResult<()> {
         let py = this.py();
-        let running = crate::actors::bridge::running_loop(py)?.unbind();
+        let running = crate::interpreter::asyncio::running_loop(py)?.unbind();
         self.state.lock().task = Some((task.clone_ref(py), running));
         if self.cancelled.load(Ordering::Acquire) {
             // By another thread, in its first step.

@@ -3,7 +3,7 @@
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use pyo3::exceptions::{PyBaseException, PyRuntimeError};
 use pyo3::prelude::*;
@@ -11,11 +11,12 @@ use pyo3::types::PyType;
 use tidewire_engine::raw::{Mutex, acting_as};
 
 use super::Pending;
-use crate::actors::bridge::line_here;
+use crate::actors::bridge::{LoopHandle, line_here};
 use crate::errors;
-use crate::interpreter::asyncio::{LoopWaker, asyncio_error, cancelled, soon};
+use crate::interpreter::asyncio::{asyncio_error, cancelled, soon};
 use crate::interpreter::fork::ForkGeneration;
 use crate::interpreter::once::{Once, intern};
+use crate::interpreter::py_ref::PyRef;
 use crate::interpreter::wait::{Operation, wait};
 
 /// Callbacks for the end of the operation, each with a context of its own.
@@ -211,12 +212,12 @@ impl Pending {
                 if let Some(callbacks) = this.get().poll(&owned, py)? {
                     return callbacks
                         .into_iter()
-                        .try_for_each(|(callback, context)| soon(py, None, &callback, &owned, context));
+                        .try_for_each(|(callback, context)| soon(py, None, &callback, this.as_any(), context));
                 }
                 return Ok(());
             }
         }
-        soon(py, None, &callback, &owned, context)
+        soon(py, None, &callback, this.as_any(), context)
     }
 
     /// Takes a callback back, as often as it was given: how often that was.
@@ -258,9 +259,8 @@ impl Pending {
             // The loop itself need not run just now: `asyncio.run` cancels what is left between two
             // runs of it.
             let running = waker.and_then(|(_, ring)| ring.line.event_loop(py));
-            let owned = this.clone().unbind();
             for (callback, context) in callbacks {
-                soon(py, running.as_ref(), &callback, &owned, context)?;
+                soon(py, running.as_ref(), &callback, this.as_any(), context)?;
             }
         }
         Ok(true)
@@ -272,5 +272,24 @@ impl Pending {
 pub(super) fn end(operation: Operation, born: ForkGeneration) {
     if born.is_past() {
         let _kept = ManuallyDrop::new(operation);
+    }
+}
+
+/// A waker that makes an event loop poll an operation again.
+pub struct LoopWaker {
+    pub line: Arc<LoopHandle>,
+    pub pending: Mutex<Option<PyRef<Pending>>>,
+}
+
+impl Wake for LoopWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let pending = self.pending.lock().take();
+        if let Some(pending) = pending {
+            self.line.complete(pending);
+        }
     }
 }

@@ -14,9 +14,8 @@ use pyo3::{PyTraverseError, PyVisit};
 use tidewire_engine::raw::{ActorKey, Mutex, acting_as};
 
 use self::driver::{State, StateView, end};
-use crate::actors::bridge::running_loop;
 use crate::errors;
-use crate::interpreter::asyncio::{asyncio_error, cancelled};
+use crate::interpreter::asyncio::{asyncio_error, cancelled, running_loop};
 use crate::interpreter::attach::{attach, is_sole};
 use crate::interpreter::fork::ForkGeneration;
 use crate::interpreter::never_awaited::NeverAwaited;
@@ -41,6 +40,9 @@ pub struct Pending {
     owed: Option<NeverAwaited>,
     born: ForkGeneration,
 }
+
+/// An operation that is done, for all who ask for one.
+type Shared = Mutex<Option<PyRef<Pending>>>;
 
 impl Pending {
     pub fn new(what: &'static str, acting: Option<ActorKey>, operation: Operation) -> Self {
@@ -83,19 +85,29 @@ impl Pending {
     /// A send that is done: True if the mailbox has the message, False if its policy dropped it.
     /// The usual one is the same object again, unless somebody has stored it.
     pub fn sent(py: Python<'_>, accepted: bool) -> PyResult<Py<Self>> {
-        static SENT: Mutex<Option<PyRef<Pending>>> = Mutex::new(None);
-        if !accepted {
-            return Py::new(py, Self::done(py, "send", false.into_py_any(py)));
+        static SENT: Shared = Mutex::new(None);
+        if accepted {
+            return Self::shared(py, &SENT, "send", true.into_py_any(py));
         }
-        if let Some(sent) = &*SENT.lock() {
-            let sent = sent.bind(py);
+        Py::new(py, Self::done(py, "send", false.into_py_any(py)))
+    }
+
+    /// A message that a publisher has taken.
+    pub fn taken(py: Python<'_>) -> PyResult<Py<Self>> {
+        static TAKEN: Shared = Mutex::new(None);
+        Self::shared(py, &TAKEN, "publish", Ok(py.None()))
+    }
+
+    fn shared(py: Python<'_>, slot: &Shared, what: &'static str, result: PyResult<Py<PyAny>>) -> PyResult<Py<Self>> {
+        if let Some(shared) = &*slot.lock() {
+            let shared = shared.bind(py);
             // asyncio may have taken it for a future.
-            if is_sole(sent) && sent.is_exact_instance_of::<Self>() {
-                return Ok(sent.clone().unbind());
+            if is_sole(shared) && shared.is_exact_instance_of::<Self>() {
+                return Ok(shared.clone().unbind());
             }
         }
-        let made = Py::new(py, Self::done(py, "send", true.into_py_any(py)))?;
-        let before = SENT.lock().replace(made.clone_ref(py).into());
+        let made = Py::new(py, Self::done(py, what, result))?;
+        let before = slot.lock().replace(made.clone_ref(py).into());
         drop(before);
         Ok(made)
     }

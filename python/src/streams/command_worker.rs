@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -15,101 +14,33 @@ use tidewire_node::streams::{
 
 use super::lease::seconds;
 use super::loop_queue::{LoopQueue, QueueEnd};
+use super::stream_worker::line_log;
 use crate::actors::engine::Engine;
 use crate::change_counter::ChangeCounter;
-use crate::interpreter::PerProcessOwned;
 use crate::interpreter::attach::try_attach;
 use crate::interpreter::py_ref::PyRef;
-use crate::pending::Pending;
 
 /// The service, the command, the node, the timeout, the retries, true for one command of a key at a
 /// time, the concurrency, the time that a record stays, and the longest wait of a fetch; times in
 /// seconds.
 pub type Options = (String, String, String, Option<f64>, u32, bool, usize, f64, f64);
 
-/// A worker. Dropping it interrupts its commands.
-#[pyclass(frozen, module = "tidewire._tidewire")]
-pub struct CommandWorker {
-    worker: PerProcessOwned<Arc<Worker>>,
-    attempts: Arc<LoopQueue<CommandAttempt>>,
-}
-
-impl CommandWorker {
-    /// `changed` counts when the worker may be idle; `log` takes a line.
-    pub fn new(
-        store: Arc<CommandStore>,
-        engine: &Engine,
-        options: Options,
-        changed: Arc<ChangeCounter>,
-        log: Py<PyAny>,
-    ) -> Self {
-        let (service, command, node, timeout_s, retries, is_exclusive, concurrency, keep_s, wait_s) = options;
-        let (timeout, keep, wait) = (timeout_s.map(seconds), seconds(keep_s), seconds(wait_s));
-        let options = WorkerOptions { service, command, node, timeout, retries, is_exclusive, concurrency, keep, wait };
-        let log = PyRef::from(log);
-        let changed = Box::new(move || changed.tell());
-        let log = Box::new(move |line: &str| drop(try_attach(|py| log.call1(py, (line,)).map(drop))));
-        let attempts = Arc::<LoopQueue<_>>::default();
-        let handler = Box::new(LoopHandler(attempts.end()));
-        let worker = Worker::of(store, engine.handle(), options, handler, changed, log);
-        Self { worker: PerProcessOwned::new(worker), attempts }
-    }
-
-    pub fn worker(&self) -> Arc<Worker> {
-        Arc::clone(&self.worker)
-    }
-}
-
-#[pymethods]
-impl CommandWorker {
-    /// Waits for attempts to run. Gives none once the worker has ended.
-    fn attempts(&self) -> Pending {
-        self.attempts.take(|py, attempt| attempt.into_py_any(py))
-    }
-
-    /// Begins nothing more. Running commands end; commands that wait for their keys return.
-    fn drain(&self) {
-        if let Some(worker) = self.worker.mine() {
-            worker.drain();
-        }
-    }
-
-    /// Begins nothing more, interrupts running commands, and returns all to their queues.
-    fn cut(&self) {
-        if let Some(worker) = self.worker.mine() {
-            worker.cut();
-        }
-    }
-
-    /// Drops everything: nobody waits for it any more.
-    fn end(&self) {
-        if let Some(worker) = self.worker.mine() {
-            worker.end();
-        }
-        self.attempts.close();
-    }
-
-    /// True if no command is under way, and nothing is to be settled.
-    fn is_idle(&self) -> bool {
-        self.worker.mine().is_none_or(|worker| worker.is_idle())
-    }
-
-    /// True if the worker was drained, and nothing is left.
-    fn is_over(&self) -> bool {
-        self.worker.mine().is_none_or(|worker| worker.is_over())
-    }
-
-    /// Numbers of fetched tokens, of those whose commands are over, and of those that returned.
-    fn counts(&self) -> (u64, u64, u64) {
-        self.worker.mine().map_or((0, 0, 0), |worker| worker.counts().into())
-    }
-}
-
-impl Drop for CommandWorker {
-    fn drop(&mut self) {
-        self.cut();
-        self.end();
-    }
+/// A worker, and the queue of its attempts. `changed` counts when it may be idle; `log` takes a
+/// line.
+pub fn begin(
+    store: Arc<CommandStore>,
+    engine: &Engine,
+    options: Options,
+    changed: Arc<ChangeCounter>,
+    log: Py<PyAny>,
+) -> (Arc<Worker>, Arc<LoopQueue<CommandAttempt>>) {
+    let (service, command, node, timeout_s, retries, is_exclusive, concurrency, keep_s, wait_s) = options;
+    let (timeout, keep, wait) = (timeout_s.map(seconds), seconds(keep_s), seconds(wait_s));
+    let options = WorkerOptions { service, command, node, timeout, retries, is_exclusive, concurrency, keep, wait };
+    let changed = Box::new(move || changed.tell());
+    let attempts = Arc::<LoopQueue<_>>::default();
+    let handler = Box::new(LoopHandler(attempts.end()));
+    (Worker::of(store, engine.handle(), options, handler, changed, line_log(log)), attempts)
 }
 
 /// Runs attempts on an event loop of Python.

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use tidewire_backend::home::{Fault, Home, HomeError};
 use tidewire_core::stream::subscription::Outcome;
@@ -17,92 +16,33 @@ use tidewire_node::streams::{
 use super::arguments::{Settled, settlement};
 use super::loop_queue::{LoopQueue, QueueEnd};
 use super::results::{event, nothing, pending};
+use super::stream_worker::line_log;
 use crate::actors::engine::Engine;
 use crate::change_counter::ChangeCounter;
-use crate::interpreter::PerProcessOwned;
-use crate::interpreter::attach::try_attach;
-use crate::interpreter::py_ref::PyRef;
 use crate::pending::Pending;
 
 /// The title, the concurrency, the deliveries in flight, the ack wait, and the longest wait of a
 /// fetch; times in microseconds.
 pub type Options = (String, u32, u32, u64, u64);
 
-/// A durable subscription. Dropping it interrupts its handlers.
-#[pyclass(frozen, module = "tidewire._tidewire")]
-pub struct DurableSubscription {
-    subscription: PerProcessOwned<Arc<Subscription>>,
-    workers: Arc<LoopQueue<Worker>>,
-}
-
-impl DurableSubscription {
-    /// `changed` counts when the subscription may be idle; `log` takes a line.
-    pub fn new(engine: &Engine, options: Options, changed: Arc<ChangeCounter>, log: Py<PyAny>) -> Self {
-        let (title, concurrency, max_in_flight, ack_wait_us, wait_us) = options;
-        let wait = Duration::from_micros(wait_us);
-        let options = SubscriptionOptions { title, concurrency, max_in_flight, ack_wait_us, wait };
-        let log = PyRef::from(log);
-        let log = Box::new(move |line: &str| drop(try_attach(|py| log.call1(py, (line,)).map(drop))));
-        let subscription = Subscription::of(engine.handle(), options, Box::new(move || changed.tell()), log);
-        Self { subscription: PerProcessOwned::new(subscription), workers: Arc::default() }
-    }
-
-    pub fn begin(&self, home: Arc<dyn Home>, place: (&str, &str), node: Option<&Node>) {
-        self.subscription.begin(home, place, node, Box::new(LoopHandler(self.workers.end())));
-    }
-}
-
-#[pymethods]
-impl DurableSubscription {
-    /// Waits for workers to run, each until it has no event left. Gives none once the subscription
-    /// has ended.
-    fn workers(&self) -> Pending {
-        self.workers.take(|py, worker| DeliveryWorker(Mutex::new(worker)).into_py_any(py))
-    }
-
-    /// Fetches nothing more. Fetched events are still handled.
-    fn drain(&self) {
-        if let Some(subscription) = self.subscription.mine() {
-            subscription.drain();
-        }
-    }
-
-    /// Begins nothing more, and returns what was fetched.
-    fn cut(&self) {
-        if let Some(subscription) = self.subscription.mine() {
-            subscription.cut();
-        }
-    }
-
-    /// Drops everything: nobody waits for it any more.
-    fn end(&self) {
-        if let Some(subscription) = self.subscription.mine() {
-            subscription.end();
-        }
-        self.workers.close();
-    }
-
-    /// True if nothing is queued, handled or to be settled.
-    fn is_idle(&self) -> bool {
-        self.subscription.mine().is_none_or(|subscription| subscription.is_idle())
-    }
-
-    /// True once it has ended, and everything is settled.
-    fn is_over(&self) -> bool {
-        self.subscription.mine().is_none_or(|subscription| subscription.is_over())
-    }
-
-    /// Numbers of fetched, handled and returned deliveries.
-    fn counts(&self) -> (u64, u64, u64) {
-        self.subscription.mine().map_or((0, 0, 0), |subscription| subscription.counts().into())
-    }
-}
-
-impl Drop for DurableSubscription {
-    fn drop(&mut self) {
-        self.cut();
-        self.end();
-    }
+/// A durable subscription, and the queue of its workers. `changed` counts when it may be idle;
+/// `log` takes a line.
+pub fn begin(
+    home: Arc<dyn Home>,
+    node: Option<&Node>,
+    engine: &Engine,
+    place: (&str, &str),
+    options: Options,
+    changed: Arc<ChangeCounter>,
+    log: Py<PyAny>,
+) -> (Arc<Subscription>, Arc<LoopQueue<Worker>>) {
+    let (title, concurrency, max_in_flight, ack_wait_us, wait_us) = options;
+    let wait = Duration::from_micros(wait_us);
+    let options = SubscriptionOptions { title, concurrency, max_in_flight, ack_wait_us, wait };
+    let subscription = Subscription::of(engine.handle(), options, Box::new(move || changed.tell()), line_log(log));
+    let workers = Arc::<LoopQueue<Worker>>::default();
+    subscription.begin(home, place, node, Box::new(LoopHandler(workers.end())));
+    (subscription, workers)
 }
 
 struct LoopHandler(QueueEnd<Worker>);
@@ -115,7 +55,7 @@ impl DeliveryHandler for LoopHandler {
 
 /// Takes the deliveries of a subscription. Dropping it returns the delivery that it has.
 #[pyclass(frozen, module = "tidewire._tidewire")]
-pub struct DeliveryWorker(Mutex<Worker>);
+pub struct DeliveryWorker(pub Mutex<Worker>);
 
 #[pymethods]
 impl DeliveryWorker {

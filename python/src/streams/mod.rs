@@ -8,8 +8,10 @@ pub mod durable_subscription;
 pub mod inboxes;
 pub mod lease;
 mod loop_queue;
+pub mod publisher;
 mod results;
 pub mod schedules;
+pub mod stream_worker;
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -18,10 +20,10 @@ use bytes::Bytes;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::PyDict;
 use tidewire_backend::home::{
-    BucketSettings, Capability, Change, Compact, ConsumerSettings, Delivery, Fetch, Full, Home, HomeError, HomeResult,
-    NewMessage, Order, Purge, Read, StreamSettings, Watch, pending_answer,
+    Ack, BucketSettings, Capability, Change, Compact, ConsumerSettings, Delivery, Fetch, Full, Home, HomeError,
+    HomeResult, Order, Purge, Read, StreamSettings, Watch, pending_answer,
 };
 use tidewire_node::Node;
 use tidewire_node::streams::{CommandRecord, CommandStore, Lease, LeaseOptions, NewCommand, find_stream};
@@ -36,14 +38,14 @@ use crate::pending::Pending;
 
 pub use arguments::subject;
 use arguments::{Settled, expected, pattern, patterns, settlement};
-use command_worker::CommandWorker;
-use durable_subscription::DurableSubscription;
 use lease::{HeldLease, seconds};
+use publisher::{Message, PublishQueue, StreamPublisher, new_message};
 pub use results::home_error;
 use results::{
     ack, bucket_info, consumer_info, dead_letter, each, entry, event, lease_info, nothing, number, pending, raise,
     refusal, stream_info, truth,
 };
+use stream_worker::{Kind, StreamWorker};
 
 /// A storage backend. Each call returns a `Pending`, unless it says that it blocks.
 #[pyclass(frozen, module = "tidewire._tidewire")]
@@ -78,9 +80,6 @@ impl StreamHome {
         pending(what, call(self.commands()), convert)
     }
 }
-
-pub type Message<'py> =
-    (Bound<'py, PyAny>, PyBackedBytes, Option<String>, Option<String>, Vec<(String, String)>, Option<u64>, Option<u64>);
 
 #[pymethods]
 impl StreamHome {
@@ -164,24 +163,24 @@ impl StreamHome {
         Ok(pending("purge", self.home.purge(stream, Purge { before, keep, filter }), number))
     }
 
-    /// Publishes `(subject, payload, key, id, headers, deliver_at_us, ttl_us)` each. Gives
-    /// `(sequence, durability, duplicate)` of each, or `(kind, message)` of the error.
-    fn publish(&self, py: Python<'_>, stream: &str, messages: &Bound<'_, PyList>, whole: bool) -> PyResult<Pending> {
-        let mut all = Vec::with_capacity(messages.len());
-        let mut last: Option<Subject> = None;
-        for message in messages {
-            let (name, payload, key, id, headers, deliver_at_us, ttl_us): Message<'_> = message.extract()?;
-            let name: &str = &name.extract::<pyo3::pybacked::PyBackedStr>()?;
-            let subject = match last.take().filter(|last| last.as_str() == name) {
-                Some(subject) => subject,
-                None => subject(py, name)?,
-            };
-            last = Some(subject.clone());
-            let payload = Bytes::copy_from_slice(&payload);
-            all.push(NewMessage { subject, payload, key, id, headers, deliver_at_us, ttl_us });
-        }
-        let answer = detach(py, || self.home.publish(stream, all, whole));
-        Ok(pending("publish", answer, |py, acks| each(py, acks, ack)))
+    /// Publishes messages, all or none. Gives the ack of each, or `(kind, message)` of its error.
+    fn publish_batch(&self, py: Python<'_>, stream: &str, messages: Vec<Message>) -> PyResult<Pending> {
+        let messages = messages.into_iter().map(|message| new_message(py, message)).collect::<PyResult<_>>()?;
+        let answer = detach(py, || self.home.publish(stream, messages, true));
+        Ok(pending("publish", answer, |py, acks| {
+            each(py, acks, |py, result: HomeResult<Ack>| match result {
+                Ok(stored) => ack(py, stored, None),
+                Err(failure) => refusal(py, &failure),
+            })
+        }))
+    }
+
+    fn publish_queue(&self, stream: &str) -> PublishQueue {
+        PublishQueue::new(Arc::clone(&self.home), stream)
+    }
+
+    fn publisher(&self, py: Python<'_>, stream: &str, window: usize) -> PyResult<StreamPublisher> {
+        StreamPublisher::new(py, &self.home, stream, window)
     }
 
     /// Gives the schedule, and what was done.
@@ -192,7 +191,7 @@ impl StreamHome {
         name: String,
         when: &str,
         time_zone: &str,
-        message: Message<'_>,
+        message: Message,
     ) -> PyResult<Pending> {
         let settings = schedules::settings(py, name, (when, time_zone), message)?;
         let made = self.home.create_schedule(stream, settings);
@@ -410,14 +409,14 @@ impl StreamHome {
         options: durable_subscription::Options,
         changed: &PyChangeCounter,
         log: Py<PyAny>,
-    ) -> DurableSubscription {
-        let subscription = DurableSubscription::new(engine, options, Arc::clone(&changed.0), log);
-        let node = self.node.as_ref().and_then(PerProcessOwned::mine);
-        subscription.begin(Arc::clone(&self.home), (&place.0, &place.1), node);
-        subscription
+    ) -> StreamWorker {
+        let (home, node) = (Arc::clone(&self.home), self.node.as_ref().and_then(PerProcessOwned::mine));
+        let (place, changed) = ((&*place.0, &*place.1), Arc::clone(&changed.0));
+        let (events, workers) = durable_subscription::begin(home, node, engine, place, options, changed, log);
+        Kind::Events(events, workers).into()
     }
 
-    /// Begins a worker of a command. Gives a `CommandWorker`.
+    /// Begins a worker of a command. Gives a `StreamWorker`.
     fn command_worker(
         &self,
         engine: &Engine,
@@ -425,8 +424,9 @@ impl StreamHome {
         changed: &PyChangeCounter,
         log: Py<PyAny>,
     ) -> Pending {
-        let worker = CommandWorker::new(self.commands(), engine, options, Arc::clone(&changed.0), log);
-        let opened = async move { worker.worker().open().await.map(|()| worker) };
+        let (worker, attempts) = command_worker::begin(self.commands(), engine, options, Arc::clone(&changed.0), log);
+        let served = StreamWorker::from(Kind::Commands(Arc::clone(&worker), attempts));
+        let opened = async move { worker.open().await.map(|()| served) };
         pending("worker", opened, |py, worker| worker.into_py_any(py))
     }
 

@@ -11,6 +11,7 @@ use tidewire_proto::subject::Pattern;
 
 use crate::errors::error;
 use crate::interpreter::attach::attach;
+use crate::interpreter::once::Once;
 use crate::pending::Pending;
 
 /// The exception of an error that came as its kind and message.
@@ -88,11 +89,10 @@ pub(super) fn truth(py: Python<'_>, value: bool) -> PyResult<Py<PyAny>> {
     value.into_py_any(py)
 }
 
-pub(super) fn ack(py: Python<'_>, ack: HomeResult<Ack>) -> PyResult<Py<PyAny>> {
-    match ack {
-        Ok(Ack { sequence, durability, duplicate }) => (sequence, durability.name(), duplicate).into_py_any(py),
-        Err(failure) => refusal(py, &failure),
-    }
+pub(super) fn ack(py: Python<'_>, ack: Ack, schedule_id: Option<&str>) -> PyResult<Py<PyAny>> {
+    static ACK: Once<Py<PyAny>> = Once::new();
+    let class = ACK.of(py, "tidewire.streams.publisher", "Ack")?;
+    Ok(class.call1((ack.sequence, ack.durability.name(), ack.duplicate, schedule_id))?.unbind())
 }
 
 pub(super) fn event(py: Python<'_>, event: &Event, delivery: u32, ticket: u64) -> PyResult<Py<PyAny>> {

@@ -1,28 +1,22 @@
 //! Schedules of streams, from Python and for it.
 
-use bytes::Bytes;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyDict};
-use tidewire_backend::home::{Change, NewMessage, ScheduleInfo, ScheduleSettings};
+use tidewire_backend::home::{Change, ScheduleInfo, ScheduleSettings};
 use tidewire_core::stream::recurrence::Timing;
 
 use crate::errors::error;
-use crate::streams::{Message, subject};
+use crate::streams::publisher::{Message, new_message};
 
 /// A schedule as it is asked for: when it beats, by whose clocks, and what it publishes.
 pub fn settings(
     py: Python<'_>,
     name: String,
     (when, time_zone): (&str, &str),
-    message: Message<'_>,
+    message: Message,
 ) -> PyResult<ScheduleSettings> {
     let timing = Timing::new(when, time_zone).map_err(|wrong| error(py, "InvalidArgument", &wrong, &[]))?;
-    let (to, payload, key, id, headers, deliver_at_us, ttl_us) = message;
-    let subject = subject(py, &to.extract::<PyBackedStr>()?)?;
-    let payload = Bytes::copy_from_slice(&payload);
-    let message = NewMessage { subject, payload, key, id, headers, deliver_at_us, ttl_us };
-    Ok(ScheduleSettings { name, timing, message })
+    Ok(ScheduleSettings { name, timing, message: new_message(py, message)? })
 }
 
 /// A schedule as a dict.

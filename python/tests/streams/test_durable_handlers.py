@@ -382,3 +382,66 @@ async def test_events_of_a_worker_that_is_killed_are_handled_by_others(kind: str
         assert await asyncio.to_thread(other.wait, PATIENCE) == 0
         info = await (await orders.consumer("billing", filter="orders.*", ack_wait=1.0, backoff=(0.0,))).info()
         assert (info.in_flight, info.lag) == (0, 0)
+
+
+class Cable:
+    """A TCP connection to a hub that can be cut for a while."""
+
+    def __init__(self, url: str) -> None:
+        self._host, self._port = url.removeprefix("tide://").split(":")
+        self._writers: list[asyncio.StreamWriter] = []
+        self._server: asyncio.Server | None = None
+        self.port = 0
+
+    async def plug(self) -> None:
+        self._server = await asyncio.start_server(self._join, self._host, self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def cut(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_hub, to_hub = await asyncio.open_connection(self._host, self._port)
+        self._writers += [writer, to_hub]
+        await asyncio.gather(_copy(reader, to_hub), _copy(from_hub, writer), return_exceptions=True)
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65_536):
+        writer.write(data)
+
+
+async def test_an_event_whose_handler_ends_while_the_link_is_lost_is_settled_once(tmp_path: Path) -> None:
+    began, gate, deliveries = asyncio.Event(), asyncio.Event(), []
+
+    class Billing(tw.Service):
+        @tw.on("orders.>", durable="billing", ack_wait=20.0)
+        async def bill(self, number: int, event: tw.Event) -> None:
+            deliveries.append(event.delivery)
+            began.set()
+            await gate.wait()
+
+    async with tw.Node(data=tmp_path) as hub:
+        cable = Cable(hub.listen("tide://127.0.0.1:0").url)
+        await cable.plug()
+        orders = await hub.stream("orders", subjects=["orders.>"])
+        async with tw.Node(f"tide://127.0.0.1:{cable.port}") as node:
+            await node.serve(Billing())
+            there = await node.find_stream("orders")
+            others = await there.consumer("others", start="all")
+            await orders.publish("orders.new", 1)
+            await began.wait()
+            await cable.cut()
+            with pytest.raises(tw.HomeUnavailable):
+                while True:
+                    await there.info()
+            gate.set()
+            # The handler ends, and its settlement finds no link.
+            await asyncio.gather(others.next(), cable.plug())
+        (billing,) = [info for info in await orders.consumers() if info.name == "billing"]
+        assert (billing.acked_to, billing.redelivered, deliveries) == (1, 0, [1])
+        await cable.cut()

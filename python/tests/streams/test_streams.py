@@ -111,7 +111,7 @@ async def test_bad_input_is_refused_with_what_to_do(kind: str, tmp_path: Path) -
         first = await orders.publish("orders.a", 1, id="one")
         assert await orders.publish("orders.a", 1, id="one") == first._replace(duplicate=True)
         await orders.publish("orders.a", 2)
-        with pytest.raises(tw.PublishFailed, match=r"message 1 \(id 'four'\): StreamFull") as failed:
+        with pytest.raises(tw.PublishFailed, match=r'message 1 \(id "four"\): StreamFull') as failed:
             async with orders.publisher() as out:
                 await out.publish("orders.a", 3)
                 await out.publish("orders.a", 4, id="four")

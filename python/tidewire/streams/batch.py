@@ -64,10 +64,10 @@ class Batch:
         self._is_over = True
         if kind is not None or not self._messages:
             return
-        results = await self._home.call("publish", self._name, self._messages, True)
+        results = await self._home.call("publish_batch", self._name, self._messages)
         failures = [(number, wrong) for number, result in enumerate(results) if (wrong := refused(result)) is not None]
         if failures:
             named = [f"message {number}: {type(wrong).__name__}: {wrong}" for number, wrong in failures]
             text = f"stream {self._name!r}: nothing of the batch was stored: {named[0]}"
             raise PublishFailed(text, failures=named) from failures[0][1]
-        self.acks = [Ack(*result) for result in results]
+        self.acks = results

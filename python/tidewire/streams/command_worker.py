@@ -73,7 +73,7 @@ class CommandWorker(StreamWorker):
         )
         engine = host.node._engine
         self._core = await self._home.call("command_worker", engine, options, self._changed, logger.warning)
-        self._serve("attempts")
+        self._serve()
 
     # An attempt
 

@@ -89,7 +89,7 @@ class DurableSubscription(StreamWorker):
             self._changed,
             logger.warning,
         )
-        self._serve("workers")
+        self._serve()
 
     def cut(self) -> None:
         """Begin nothing more, interrupt the running handlers, and give all events back."""

@@ -12,7 +12,7 @@ from tidewire._binding import StreamHome, home_error
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tidewire._binding import DurableSubscription, HeldLease
+    from tidewire._binding import HeldLease, StreamWorker
     from tidewire.node import Node
 
 SERVICE = "tidewire-streams"
@@ -54,17 +54,30 @@ class Home:
 
     def call(self, name: str, *args: Any) -> Awaitable[Any]:
         """Begin a call: an error of it is raised where it is awaited, or here."""
-        if self.is_remote:
-            # A node that stops gives back what it has.
-            if name != "settle" or self.owner.ledger is not None or self.owner._engine.is_past:
-                self.owner._check()
-            if self._folder is None:
-                self._folder = self.owner._hub_home()
+        # A node that stops gives back what it has.
+        if name != "settle" or self.owner.ledger is not None or self.owner._engine.is_past:
+            self.check()
+        if self.is_remote and self._folder is None:
+            self._folder = self.owner._hub_home()
         if self._folder is None:
             assert self._connect is not None
             return self._call_connected(self._connect, name, args)
         begun: Awaitable[Any] = getattr(self._folder, name)(*args)
         return begun
+
+    def check(self) -> None:
+        """Refuse calls to a hub when the node has stopped.
+
+        Raises:
+            NodeStopped: if it has.
+        """
+        if self.is_remote:
+            self.owner._check()
+
+    def begun(self) -> StreamHome:
+        """Return the storage backend, after a call was made."""
+        assert self._folder is not None
+        return self._folder
 
     @property
     def node(self) -> Node | None:
@@ -81,10 +94,9 @@ class Home:
         acquired: HeldLease = await self.call("lease", self.owner._engine, name, holder, ttl_s, timeout_s, tied)
         return acquired
 
-    def subscription(self, *args: Any) -> DurableSubscription:
+    def subscription(self, *args: Any) -> StreamWorker:
         """Begin to handle the events of a consumer. A call was made before."""
-        assert self._folder is not None
-        return self._folder.subscription(self.owner._engine, *args)
+        return self.begun().subscription(self.owner._engine, *args)
 
     async def _call_connected(
         self, connect: Callable[[], Awaitable[StreamHome]], name: str, args: tuple[Any, ...]

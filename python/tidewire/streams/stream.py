@@ -16,11 +16,12 @@ from tidewire.streams.event import Event
 from tidewire.streams.home import span_us, time_of
 from tidewire.streams.outage import Outage
 from tidewire.streams.pages import Pages
-from tidewire.streams.publisher import Ack, Batcher, Publisher, message_of
+from tidewire.streams.publisher import Ack, Publisher, message_of
 from tidewire.streams.schedule import Schedule, when_of
 from tidewire.streams.value_type import value_type
 
 if TYPE_CHECKING:
+    from tidewire._binding import Pending, PublishQueue
     from tidewire.streams.home import Home
 
 Start = Literal["new", "all"] | int | datetime
@@ -113,9 +114,9 @@ class Stream:
     def __init__(self, home: Home, name: str) -> None:
         self._home = home
         self.name = name
-        self._batcher = Batcher(home, name)
+        self._queue: PublishQueue | None = None
 
-    async def publish(
+    def publish(
         self,
         subject: str,
         value: Any,
@@ -127,9 +128,9 @@ class Stream:
         delay: float | None = None,
         at: datetime | None = None,
         ttl: float | None = None,
-    ) -> Ack:
-        """Store a message, and return its ack: it is on the disk then. Messages that are published
-        at once share one sync.
+    ) -> Pending[Ack]:
+        """Store a message, which is on its way when this returns. Awaiting it gives the ack: the
+        message is on the disk then. Messages that are published at once share one sync.
 
         Args:
             subject: Where it goes: one of the stream's subjects.
@@ -156,7 +157,11 @@ class Stream:
 
         Cancelled, it may be stored all the same.
         """
-        return await self._batcher.publish(message_of(subject, value, key, id, headers, content, delay, at, ttl))
+        message = message_of(subject, value, key, id, headers, content, delay, at, ttl)
+        self._home.check()
+        if self._queue is None:
+            self._queue = self._home.begun().publish_queue(self.name)
+        return self._queue.publish(message)
 
     def publisher(self, window: int = 1_000) -> Publisher:
         """Return a publisher, which goes on while messages are being stored: ``async with

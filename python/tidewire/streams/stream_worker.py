@@ -14,7 +14,7 @@ from tidewire.services.instances.thread_workers import ThreadWorkers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidewire._binding import CommandWorker, DurableSubscription
+    from tidewire._binding import StreamWorker as Core
     from tidewire.services.contract.methods import Bound
     from tidewire.services.instances.instance import ServiceInstance
     from tidewire.streams.home import Home
@@ -40,7 +40,7 @@ class StreamWorker(ABC):
             if bound.coroutine
             else ThreadWorkers(host.node, ConcurrencyLimits(concurrency, 0, 0, 1), dispatcher, None)
         )
-        self._core: CommandWorker | DurableSubscription | None = None
+        self._core: Core | None = None
         self._serving: asyncio.Task[None] | None = None
         self._is_draining = self._has_ended = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -83,16 +83,16 @@ class StreamWorker(ABC):
         if self._threads is not None:
             self._threads.end()
 
-    def _serve(self, take: str) -> None:
-        """Run what the method of this name takes from the node, until that has ended. It may have
-        been told to end while it was opened.
+    def _serve(self) -> None:
+        """Run what the node gives, until that has ended. It may have been told to end while it was
+        opened.
         """
         assert self._core is not None
         if self._is_draining:
             self._core.drain()
         if self._has_ended:
             return self._core.end()
-        self._serving = asyncio.get_running_loop().create_task(_serve(weakref.ref(self), take))
+        self._serving = asyncio.get_running_loop().create_task(_serve(weakref.ref(self)))
 
     @abstractmethod
     async def _run(self, taken: Any) -> None:
@@ -109,10 +109,11 @@ class StreamWorker(ABC):
             running.leave(token)
 
 
-async def _serve(found: weakref.ref[StreamWorker], take: str) -> None:
+async def _serve(found: weakref.ref[StreamWorker]) -> None:
     # Its task holds no strong reference: a worker that nobody ends can be collected.
     while (worker := found()) is not None:
-        pending = getattr(worker._core, take)()
+        assert worker._core is not None
+        pending = worker._core.take()
         del worker
         if not (taken := await pending):
             return

@@ -129,7 +129,7 @@ impl PreparedCall {
     pub fn find(&self) -> Result<Pending<()>, Error> {
         let core = self.core()?;
         let CallTarget::Service { service, instance, .. } = &self.aim else {
-            return Ok(Pending::new(std::future::ready(Ok(()))));
+            return Ok(Pending::ready(()));
         };
         let (service, instance) = (Arc::clone(service), instance.clone());
         Ok(Pending::new(async move { core.directory.found(&core, &service, instance.as_deref()).await }))

@@ -172,7 +172,7 @@ impl CommandStore {
     }
 
     async fn publish(&self, stream: &str, message: Message) -> HomeResult<()> {
-        let (message, _) = message.checked()?;
+        let message = message.checked()?;
         let acks = self.home.publish(stream, vec![message], false).await?;
         acks.into_iter().try_for_each(|ack| ack.map(drop))
     }

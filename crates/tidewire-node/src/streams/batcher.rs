@@ -17,12 +17,18 @@ pub(super) type Results<R> = HomeResult<Vec<HomeResult<R>>>;
 type Store<M, R> = Box<dyn Fn(Vec<M>) -> Answer<Vec<HomeResult<R>>> + Send + Sync>;
 type Ended<K, R> = Box<dyn Fn(Vec<K>, Results<R>) + Send + Sync>;
 
+/// Flush policy: plans the call of its argument, which sends the waiting items. An event loop calls
+/// it at the end of a round, so that the items of a round share a batch.
+pub type Flush = Arc<dyn Fn(Box<dyn FnOnce() + Send>) + Send + Sync>;
+
 /// Queue of items of one kind, in order. Each item has a note, which comes back with its result.
 pub(super) struct Batcher<M, K, R> {
     /// Protects the queue. Nothing is called under it.
     state: Mutex<State<M, K>>,
     store: Store<M, R>,
     ended: Ended<K, R>,
+    /// Items are sent at once without it.
+    flush: Option<Flush>,
     /// Woken when a batch has ended.
     wakers: Wakers,
 }
@@ -30,7 +36,7 @@ pub(super) struct Batcher<M, K, R> {
 struct State<M, K> {
     window: Window,
     items: VecDeque<(M, K)>,
-    /// A thread begins batches now, and looks again before it leaves.
+    /// A thread begins batches now or as the flush policy plans, and looks again before it leaves.
     is_pumping: bool,
 }
 
@@ -39,12 +45,14 @@ impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
         most: usize,
         store: impl Fn(Vec<M>) -> Answer<Vec<HomeResult<R>>> + Send + Sync + 'static,
         ended: impl Fn(Vec<K>, Results<R>) + Send + Sync + 'static,
+        flush: Option<Flush>,
     ) -> Arc<Self> {
         let state = State { window: Window::new(most), items: VecDeque::new(), is_pumping: false };
         Arc::new(Self {
             state: Mutex::new(state),
             store: Box::new(store),
             ended: Box::new(ended),
+            flush,
             wakers: Wakers::default(),
         })
     }
@@ -69,20 +77,22 @@ impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
             state.items.push_back((item, note));
             !std::mem::replace(&mut state.is_pumping, true)
         };
-        if begins {
-            self.pump();
+        match &self.flush {
+            Some(flush) if begins => {
+                let batcher = Arc::clone(self);
+                flush(Box::new(move || batcher.pump()));
+            }
+            None if begins => self.pump(),
+            _ => {}
         }
         Ok(())
     }
 
-    /// Takes an item, as soon as the queue has capacity.
-    pub fn put(self: &Arc<Self>, item: M, bytes: usize, note: K) -> Pending<()> {
-        let mut left = match self.offer(item, bytes, note) {
-            Ok(()) => return Pending::new(std::future::ready(Ok(()))),
-            Err(left) => Some(left),
-        };
+    /// Takes an item, as soon as the queue has capacity. Returns None if it has capacity now.
+    pub fn put(self: &Arc<Self>, item: M, bytes: usize, note: K) -> Option<Pending<()>> {
+        let mut left = Some(self.offer(item, bytes, note).err()?);
         let lane = Arc::clone(self);
-        Pending::new(poll_fn(move |context| {
+        Some(Pending::new(poll_fn(move |context| {
             lane.wakers.add(context.waker());
             let Some((item, note)) = left.take() else { return Poll::Ready(Ok(())) };
             match lane.offer(item, bytes, note) {
@@ -92,7 +102,7 @@ impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
                     Poll::Pending
                 }
             }
-        }))
+        })))
     }
 
     /// True if everything has its result.

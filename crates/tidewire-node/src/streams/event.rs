@@ -208,7 +208,9 @@ impl Delivery {
         let (item, lane) = (self.settled(how), &self.settler.lane);
         let put = lane.put(item, SETTLE_BYTES, Some(teller));
         Pending::new(async move {
-            put.await?;
+            if let Some(put) = put {
+                put.await?;
+            }
             answered(stored).await
         })
     }
@@ -219,7 +221,10 @@ impl Delivery {
     /// As for [`ack`](Delivery::ack).
     pub fn settle_soon(&self, how: Settlement) -> Pending<()> {
         match self.mark(&how) {
-            Ok(()) => self.settler.lane.put(self.settled(how), SETTLE_BYTES, None),
+            Ok(()) => {
+                let put = self.settler.lane.put(self.settled(how), SETTLE_BYTES, None);
+                put.unwrap_or_else(|| Pending::ready(()))
+            }
             Err(error) => Pending::failed(error),
         }
     }
@@ -315,7 +320,8 @@ impl Settler {
         let troubles = Arc::<SettleFailures>::default();
         let (noted, stores) = (Arc::clone(&troubles), Arc::clone(&store));
         let store_batch = move |settled| stores.store(settled);
-        let lane = Batcher::new(SETTLED_MAX, store_batch, move |callbacks, results| noted.note(callbacks, results));
+        let lane =
+            Batcher::new(SETTLED_MAX, store_batch, move |callbacks, results| noted.note(callbacks, results), None);
         Arc::new(Self { lane, troubles, store })
     }
 

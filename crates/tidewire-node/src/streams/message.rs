@@ -97,13 +97,16 @@ impl Message {
         self
     }
 
-    /// The message for storage backends, with its approximate size in a call.
-    pub(crate) fn checked(self) -> Result<(NewMessage, usize), Error> {
-        let message = self.0?;
-        let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-        let bytes = message.payload.len() + message.subject.as_str().len() + headers + AROUND_BYTES;
-        Ok((message, bytes))
+    /// The message for storage backends.
+    pub(crate) fn checked(self) -> Result<NewMessage, Error> {
+        self.0
     }
+}
+
+/// Approximate size of a message in a call.
+pub(super) fn size(message: &NewMessage) -> usize {
+    let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+    message.payload.len() + message.subject.as_str().len() + headers + AROUND_BYTES
 }
 
 impl fmt::Debug for Message {

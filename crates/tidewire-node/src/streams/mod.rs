@@ -53,6 +53,7 @@ mod home_slot;
 pub(crate) mod lease;
 pub(crate) mod message;
 pub(crate) mod opening;
+mod publish_queue;
 mod publisher;
 mod remote_home;
 mod replay;
@@ -72,6 +73,7 @@ pub use crate::commands::{
     CommandRecord, CommandReports, CommandRun, CommandStore, CommandWorker, Commands, Interruption, NewCommand,
     Outcome, Report, Reported, Stage, StartOptions, TokenEnd, WorkerOptions,
 };
+pub use batcher::Flush;
 pub use bucket::{Bucket, BucketOptions, Entry, Watch};
 pub use consumer::{Consumer, ConsumerOptions};
 pub use durable::{DurableHandler, find_stream};
@@ -81,6 +83,7 @@ pub use home_slot::HomeSlot;
 pub(crate) use lease::acquire;
 pub use lease::{Lease, LeaseOptions};
 pub use message::Message;
+pub use publish_queue::PublishQueue;
 pub use publisher::{NotStored, Publisher};
 pub use replay::{ReadOptions, Replay};
 pub use schedule::Schedule;

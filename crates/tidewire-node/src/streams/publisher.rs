@@ -8,9 +8,9 @@ use tidewire_backend::home::{Ack, Home, NewMessage};
 use tidewire_engine::raw::Mutex;
 use tidewire_proto::generated::errors::ErrorCode;
 
-use super::batcher::{Batcher, Results};
+use super::batcher::{Batcher, Flush, Results};
 use super::errors;
-use super::message::Message;
+use super::message::{Message, size};
 use crate::error::Error;
 use crate::pending::Pending;
 
@@ -73,14 +73,21 @@ struct PublishOutcome {
 }
 
 impl Publisher {
-    pub(super) fn new(home: &Arc<dyn Home>, stream: &str, window: usize) -> Result<Self, Error> {
+    /// A publisher for a stream of a storage backend, as [`Stream::publisher`] makes one. Without a
+    /// flush policy, a first message is sent at once.
+    ///
+    /// [`Stream::publisher`]: super::Stream::publisher
+    ///
+    /// # Errors
+    /// [`Error`] with `invalid_argument` if the window is not 1 to 100,000 messages.
+    pub fn new(home: &Arc<dyn Home>, stream: &str, window: usize, flush: Option<Flush>) -> Result<Self, Error> {
         if !(1..=WINDOW_MAX).contains(&window) {
             return Err(Error::invalid(format!("window: {window} is not allowed: give 1 to {WINDOW_MAX} messages")));
         }
         let record = Arc::new(Record { stream: stream.to_owned(), state: Mutex::default() });
         let (home, name, noted) = (Arc::clone(home), stream.to_owned(), Arc::clone(&record));
         let store = move |messages| home.publish(&name, messages, false);
-        Ok(Self { lane: Batcher::new(window, store, move |ids, results| noted.note(ids, results)), record })
+        Ok(Self { lane: Batcher::new(window, store, move |ids, results| noted.note(ids, results), flush), record })
     }
 
     /// Publishes a message: done when the window has capacity, not when the message is stored. If
@@ -95,13 +102,20 @@ impl Publisher {
     /// # Cancel safety
     /// If it is dropped while it waits for capacity, it has published nothing.
     pub fn publish(&self, message: Message) -> Pending<()> {
-        match self.record.check().and_then(|()| message.checked()) {
-            Ok((message, bytes)) => {
-                let id = message.id.clone();
-                self.lane.put(message, bytes, id)
-            }
+        match message.checked().and_then(|message| self.begin(message)) {
+            Ok(begun) => begun.unwrap_or_else(|| Pending::ready(())),
             Err(error) => Pending::failed(error),
         }
+    }
+
+    /// The same. Returns None if the window has capacity already.
+    ///
+    /// # Errors
+    /// As for [`publish`](Publisher::publish).
+    pub fn begin(&self, message: NewMessage) -> Result<Option<Pending<()>>, Error> {
+        self.record.check()?;
+        let (bytes, id) = (size(&message), message.id.clone());
+        Ok(self.lane.put(message, bytes, id))
     }
 
     /// Waits until everything that was published is stored.
@@ -163,9 +177,7 @@ impl Record {
     fn check(&self) -> Result<(), Error> {
         let mut state = self.state.lock();
         let Some(first) = state.failures.first() else { return Ok(()) };
-        let named = first.id.as_ref().map_or_else(String::new, |id| format!(" (id {id:?})"));
-        let what = format!("message {}{named}: {}: {}", first.number, first.error.code().name(), first.error);
-        let text = format!("stream {:?}: {} messages were not stored: {what}", self.stream, state.failed);
+        let text = format!("stream {:?}: {} messages were not stored: {first}", self.stream, state.failed);
         state.reported = std::mem::take(&mut state.failures);
         state.failed = 0;
         Err(Error::new(ErrorCode::PublishFailed, text))
@@ -178,6 +190,13 @@ impl PublishOutcome {
         if self.failures.len() < FAILURES_MAX {
             self.failures.push(NotStored { number: self.ended, id, error });
         }
+    }
+}
+
+impl fmt::Display for NotStored {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = self.id.as_ref().map_or_else(String::new, |id| format!(" (id {id:?})"));
+        write!(out, "message {}{named}: {}: {}", self.number, self.error.code().name(), self.error)
     }
 }
 

@@ -4,14 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_backend::home::{
-    Ack, Compact, ConsumerInfo, Full, Home, Purge, StreamInfo, StreamSettings, Teller, answer,
-};
+use tidewire_backend::home::{Ack, Compact, ConsumerInfo, Full, Home, Purge, StreamInfo, StreamSettings};
 use tidewire_proto::generated::errors::ErrorCode;
 
-use super::batcher::{Batcher, Results};
 use super::consumer::{Consumer, ConsumerOptions};
 use super::message::Message;
+use super::publish_queue::{PublishQueue, WAITING_MAX};
 use super::publisher::Publisher;
 use super::replay::{ReadOptions, Replay};
 use super::{answered, micros, patterns, texts_of};
@@ -19,8 +17,6 @@ use crate::error::Error;
 use crate::node::core::Runner;
 use crate::pending::Pending;
 
-/// Messages of one stream that wait for their acks, at most.
-const WAITING_MAX: usize = 10_000;
 /// Messages of one batch, at most.
 const BATCH_MAX: usize = 1_000;
 
@@ -95,15 +91,13 @@ pub struct Stream {
     /// For the timeouts of consumers.
     runner: Arc<Runner>,
     name: Arc<str>,
-    lane: Arc<Batcher<tidewire_backend::home::NewMessage, Teller<Ack>, Ack>>,
+    queue: PublishQueue,
 }
 
 impl Stream {
     pub(super) fn new(home: Arc<dyn Home>, runner: Arc<Runner>, name: &str) -> Self {
-        let name: Arc<str> = name.into();
-        let (to, stream) = (Arc::clone(&home), Arc::clone(&name));
-        let lane = Batcher::new(WAITING_MAX, move |messages| to.publish(&stream, messages, false), tell);
-        Self { home, runner, name, lane }
+        let queue = PublishQueue::new(Arc::clone(&home), name, None);
+        Self { home, runner, name: name.into(), queue }
     }
 
     /// Its name.
@@ -129,17 +123,15 @@ impl Stream {
     /// # Cancel safety
     /// If it is dropped, the message is stored all the same.
     pub fn publish(&self, message: Message) -> Pending<Ack> {
-        let (message, bytes) = match message.checked() {
-            Ok(checked) => checked,
-            Err(error) => return Pending::failed(error),
-        };
-        let (teller, ack) = answer();
-        if self.lane.offer(message, bytes, teller).is_err() {
-            let fix = "await some before the next, or use a publisher";
-            let text = format!("stream {:?}: {WAITING_MAX} messages wait for their acks already: {fix}", self.name);
-            return Pending::failed(Error::new(ErrorCode::LimitExceeded, text));
+        match message.checked().map(|message| self.queue.offer(message)) {
+            Ok(Some(ack)) => answered(ack),
+            Ok(None) => {
+                let fix = "await some before the next, or use a publisher";
+                let text = format!("stream {:?}: {WAITING_MAX} messages wait for their acks already: {fix}", self.name);
+                Pending::failed(Error::new(ErrorCode::LimitExceeded, text))
+            }
+            Err(error) => Pending::failed(error),
         }
-        answered(ack)
     }
 
     /// A publisher with a window of so many messages in flight: 1 to 100,000.
@@ -147,7 +139,7 @@ impl Stream {
     /// # Errors
     /// [`Error`] with `invalid_argument` if the window is out of range.
     pub fn publisher(&self, window: usize) -> Result<Publisher, Error> {
-        Publisher::new(&self.home, &self.name, window)
+        Publisher::new(&self.home, &self.name, window, None)
     }
 
     /// Stores up to 1,000 messages together, all or none. Returns their acks in the order of the
@@ -161,7 +153,7 @@ impl Stream {
     /// # Cancel safety
     /// If it is dropped, the messages may have been stored.
     pub fn batch(&self, messages: impl IntoIterator<Item = Message>) -> Pending<Vec<Ack>> {
-        let checked: Result<Vec<_>, Error> = messages.into_iter().map(|message| Ok(message.checked()?.0)).collect();
+        let checked: Result<Vec<_>, Error> = messages.into_iter().map(Message::checked).collect();
         let messages = match checked {
             Ok(messages) => messages,
             Err(error) => return Pending::failed(error),
@@ -174,7 +166,7 @@ impl Stream {
             )));
         }
         if messages.is_empty() {
-            return Pending::new(std::future::ready(Ok(Vec::new())));
+            return Pending::ready(Vec::new());
         }
         let stored = self.home.publish(&self.name, messages, true);
         Pending::new(async move {
@@ -285,14 +277,6 @@ impl Stream {
     /// If it is dropped, the stream may have been deleted.
     pub fn delete(&self) -> Pending<()> {
         answered(self.home.delete_stream(&self.name))
-    }
-}
-
-/// Tells each publisher its ack.
-fn tell(tellers: Vec<Teller<Ack>>, results: Results<Ack>) {
-    match results {
-        Ok(results) => tellers.into_iter().zip(results).for_each(|(tellers, result)| drop(tellers.tell(result))),
-        Err(error) => tellers.into_iter().for_each(|tellers| drop(tellers.tell(Err(error.clone())))),
     }
 }
 

@@ -1,0 +1,125 @@
+//! `PublishQueue` and `StreamPublisher`: messages on their way into one stream.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use tidewire_backend::home::{Home, HomeError, NewMessage};
+use tidewire_node::Error;
+use tidewire_node::streams as node;
+use tidewire_proto::generated::errors::ErrorCode;
+
+use super::arguments::subject;
+use super::results::{ack, raise};
+use crate::errors::error;
+use crate::interpreter::PerProcessOwned;
+use crate::interpreter::attach::attach;
+use crate::interpreter::round_end::at_round_end;
+use crate::pending::Pending;
+
+/// `(subject, payload, key, id, headers, deliver_at_us, ttl_us)`.
+pub type Message =
+    (String, PyBackedBytes, Option<String>, Option<String>, Vec<(String, String)>, Option<u64>, Option<u64>);
+
+pub fn new_message(py: Python<'_>, message: Message) -> PyResult<NewMessage> {
+    let (name, payload, key, id, headers, deliver_at_us, ttl_us) = message;
+    let (subject, payload) = (subject(py, &name)?, Bytes::copy_from_slice(&payload));
+    Ok(NewMessage { subject, payload, key, id, headers, deliver_at_us, ttl_us })
+}
+
+/// Messages on their way into one stream, each with its ack. Those of one round of an event loop
+/// share a batch.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+pub struct PublishQueue(PerProcessOwned<node::PublishQueue>);
+
+impl PublishQueue {
+    pub fn new(home: Arc<dyn Home>, stream: &str) -> Self {
+        Self(PerProcessOwned::new(node::PublishQueue::new(home, stream, Some(flush()))))
+    }
+}
+
+fn flush() -> node::Flush {
+    Arc::new(|send| attach(|py| at_round_end(py, send)))
+}
+
+#[pymethods]
+impl PublishQueue {
+    /// Stores a message. Gives its ack. The last header of a delayed message is its schedule id.
+    fn publish(&self, py: Python<'_>, message: Message) -> PyResult<Pending> {
+        let message = new_message(py, message)?;
+        let schedule_id = message.deliver_at_us.and_then(|_| message.headers.last().map(|(_, id)| id.clone()));
+        let stored = self.0.push(message);
+        let operation = async move {
+            let result = stored.await;
+            attach(|py| match result {
+                Ok(stored) => ack(py, stored, schedule_id.as_deref()),
+                Err(failure) => Err(raise(py, &failure)),
+            })
+        };
+        Pending::owed(py, "publish", None, Box::pin(operation))
+    }
+}
+
+/// A publisher with a window of messages in flight.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+pub struct StreamPublisher(PerProcessOwned<Arc<node::Publisher>>);
+
+impl StreamPublisher {
+    pub fn new(py: Python<'_>, home: &Arc<dyn Home>, stream: &str, window: usize) -> PyResult<Self> {
+        let made =
+            node::Publisher::new(home, stream, window, Some(flush())).map_err(|failure| raise(py, &failure.into()))?;
+        Ok(Self(PerProcessOwned::new(Arc::new(made))))
+    }
+
+    fn later(&self, what: &'static str, begun: tidewire_node::Pending<()>) -> Pending {
+        let publisher = Arc::clone(&self.0);
+        let operation = async move {
+            let result = begun.await;
+            attach(|py| result.map_err(|failure| refused(py, &publisher, failure)).map(|()| py.None()))
+        };
+        Pending::new(what, None, Box::pin(operation))
+    }
+}
+
+#[pymethods]
+impl StreamPublisher {
+    /// Publishes a message, as soon as the window has capacity.
+    fn publish(&self, py: Python<'_>, message: Message) -> PyResult<Py<Pending>> {
+        let begun = self.0.begin(new_message(py, message)?).map_err(|failure| refused(py, &self.0, failure))?;
+        begun.map_or_else(|| Pending::taken(py), |begun| Py::new(py, self.later("publish", begun)))
+    }
+
+    /// Waits until everything is stored.
+    fn flush(&self) -> Pending {
+        self.later("flush", self.0.flush())
+    }
+
+    #[getter]
+    fn acked(&self) -> u64 {
+        self.0.acked()
+    }
+
+    #[getter]
+    fn last(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        self.0.last().map(|last| ack(py, last, None)).transpose()
+    }
+}
+
+/// The exception of an error, with the messages that were not stored.
+fn refused(py: Python<'_>, publisher: &node::Publisher, failure: Error) -> PyErr {
+    if failure.code() != ErrorCode::PublishFailed {
+        return raise(py, &HomeError::from(failure));
+    }
+    let failures = publisher.failures();
+    let lines: Vec<_> = failures.iter().map(ToString::to_string).collect();
+    let refused = match lines.into_py_any(py) {
+        Ok(lines) => error(py, "PublishFailed", failure.message(), &[("failures", lines)]),
+        Err(failure) => failure,
+    };
+    if let Some(first) = failures.into_iter().next() {
+        refused.set_cause(py, Some(raise(py, &first.error.into())));
+    }
+    refused
+}
