@@ -125,7 +125,7 @@ export class Hub {
 		node.on("joined", (hub) => {
 			this.name = hub;
 			this.set({ state: "ready" });
-			void this.sample();
+			void this.readServices(node);
 		});
 		node.on("lost", (reason) => this.set({ state: "lost", reason }));
 		node.on("closed", (error) => {
@@ -141,15 +141,26 @@ export class Hub {
 
 	/** Reads the list of services again after each change. */
 	private async watch(node: Node): Promise<void> {
+		await this.readServices(node);
 		try {
-			this.services = await node.services();
-			void this.sample();
 			for await (const _ of node.watchServices()) {
-				this.services = await node.services();
-				this.tell();
+				await this.readServices(node);
 			}
 		} catch {
 			// The link is lost for good: the page joins again.
+		}
+	}
+
+	private async readServices(node: Node): Promise<void> {
+		try {
+			const before = this.services;
+			this.services = await node.services();
+			this.tell();
+			if (before.length === 0 || this.snapshots.size === 0 || this.silent.size > 0) {
+				void this.sample();
+			}
+		} catch {
+			// A link that is lost now reads them when it is back.
 		}
 	}
 
