@@ -2,13 +2,12 @@
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
+use tidewire_node::Error;
 use tidewire_proto::generated::errors::ErrorCode;
 
-use crate::gateway::GatewayError;
-
 /// The address of a URL, `http://host:port`.
-pub(crate) fn of_url(url: &str) -> Result<SocketAddr, GatewayError> {
-    let wrong = |fix: &str| GatewayError::invalid(format!("url: {url:?} is not allowed: {fix}"));
+pub(crate) fn of_url(url: &str) -> Result<SocketAddr, Error> {
+    let wrong = |fix: &str| Error::invalid(format!("url: {url:?} is not allowed: {fix}"));
     if url.starts_with("https://") {
         return Err(wrong(
             "TLS is for a proxy in front of the gateway: give http:// and an address that the proxy reaches",
@@ -31,7 +30,7 @@ pub(crate) fn of_url(url: &str) -> Result<SocketAddr, GatewayError> {
 }
 
 /// Refuses to listen where other computers can connect, unless the options allow that.
-pub(crate) fn check_open(address: SocketAddr, is_open_hub: bool, is_insecure: bool) -> Result<(), GatewayError> {
+pub(crate) fn check_open(address: SocketAddr, is_open_hub: bool, is_insecure: bool) -> Result<(), Error> {
     if address.ip().is_loopback() || is_insecure {
         return Ok(());
     }
@@ -40,17 +39,17 @@ pub(crate) fn check_open(address: SocketAddr, is_open_hub: bool, is_insecure: bo
         "url: http://{address} can be reached from other machines, {token}in clear text: listen on 127.0.0.1 behind a proxy with TLS, or set insecure \
          if the network is trusted"
     );
-    Err(GatewayError::new(ErrorCode::Unauthorized, text))
+    Err(Error::new(ErrorCode::Unauthorized, text))
 }
 
 /// Refuses a console that other computers could open without a token.
-pub(crate) fn check_console(address: SocketAddr, is_open_hub: bool) -> Result<(), GatewayError> {
+pub(crate) fn check_console(address: SocketAddr, is_open_hub: bool) -> Result<(), Error> {
     if address.ip().is_loopback() || !is_open_hub {
         return Ok(());
     }
     let text =
         format!("console: everybody who reaches http://{address} could look: listen on 127.0.0.1, or give tokens");
-    Err(GatewayError::new(ErrorCode::Unauthorized, text))
+    Err(Error::new(ErrorCode::Unauthorized, text))
 }
 
 /// True if the authority of a request is an IP address or `localhost`.

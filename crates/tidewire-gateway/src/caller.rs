@@ -11,7 +11,7 @@ use tidewire_proto::subject::grammar::{Target, instance_subject, service_subject
 
 use crate::catalog::Service;
 use crate::problem::Problem;
-use crate::server::Shared;
+use crate::shared::Shared;
 
 /// A wrong token is answered so much later, as one of a node is.
 const WRONG: Duration = Duration::from_secs(1);

@@ -20,7 +20,7 @@ use crate::problem::Problem;
 use crate::request;
 use crate::routes::{RequestHead, only};
 use crate::schema::{query_arguments, restore_integers};
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::{repeats, streams};
 
 pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead, body: Incoming) -> Result<Answer, Problem> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use crate::options::GatewayLimits;
-use crate::server::Shared;
+use crate::shared::Shared;
 
 /// One connection.
 pub(crate) struct Connection {

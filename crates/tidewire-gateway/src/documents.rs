@@ -16,7 +16,7 @@ use crate::answer::{Answer, Body, answer as of_type, json, nothing};
 use crate::caller::Caller;
 use crate::problem::Problem;
 use crate::routes::{RequestHead, is_own, only};
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::{metrics, openapi};
 
 const PAGE: &str = include_str!("page/index.html");

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, HeaderValue, LOCATION};
+use tidewire_node::Error;
 
 use crate::answer::{Answer, Body, answer, nothing};
-use crate::gateway::GatewayError;
 
 /// File that answers a request for a folder.
 const INDEX: &str = "index.html";
@@ -29,7 +29,7 @@ struct File {
 impl Files {
     /// Reads a folder: at most so many bytes of names and contents. Names that begin with a dot are
     /// left out, a symbolic link is refused.
-    pub fn read(folder: &Path, most: usize) -> Result<Self, GatewayError> {
+    pub fn read(folder: &Path, most: usize) -> Result<Self, Error> {
         let (mut found, mut left) = (Self::default(), most);
         let mut folders = vec![(folder.to_owned(), String::new())];
         while let Some((folder, within)) = folders.pop() {
@@ -79,7 +79,7 @@ fn moved(place: &'static str) -> Answer {
     answer
 }
 
-fn content(path: &Path, left: &mut usize, name: usize, most: usize) -> Result<Bytes, GatewayError> {
+fn content(path: &Path, left: &mut usize, name: usize, most: usize) -> Result<Bytes, Error> {
     let length = fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
     let remaining = left.checked_sub(name).filter(|remaining| length <= *remaining as u64);
     let Some(remaining) = remaining else {
@@ -90,12 +90,12 @@ fn content(path: &Path, left: &mut usize, name: usize, most: usize) -> Result<By
     Ok(bytes.into())
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> GatewayError {
+fn unreadable(path: &Path, error: &std::io::Error) -> Error {
     wrong(path, &format!("it can't be read: {error}"))
 }
 
-fn wrong(path: &Path, text: &str) -> GatewayError {
-    GatewayError::invalid(format!("files: {}: {text}", PathBuf::from(path).display()))
+fn wrong(path: &Path, text: &str) -> Error {
+    Error::invalid(format!("files: {}: {text}", PathBuf::from(path).display()))
 }
 
 fn media_type(path: &Path) -> &'static str {

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tidewire_link::HubHandle;
 use tidewire_node::{Error, Node, NodeOptions};
-use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::address::{check_console, check_open, of_url};
 use crate::counts::Counts;
@@ -24,10 +23,10 @@ impl Gateway {
     /// clients can connect.
     ///
     /// # Errors
-    /// [`GatewayError`] with `invalid_argument` if the URL or an option is not allowed, and with
+    /// [`Error`] with `invalid_argument` if the URL or an option is not allowed, and with
     /// `unauthorized` if other computers could connect in clear text. `config_invalid` if the
     /// address is in use, and `name_taken` if the hub has a node of its name.
-    pub fn listen(hub: &HubHandle, url: &str, options: GatewayOptions) -> Result<Self, GatewayError> {
+    pub fn listen(hub: &HubHandle, url: &str, options: GatewayOptions) -> Result<Self, Error> {
         let gateway = Self::bind(hub, url, options)?;
         gateway.accept();
         Ok(gateway)
@@ -38,7 +37,7 @@ impl Gateway {
     ///
     /// # Errors
     /// As for [`listen`](Self::listen).
-    pub fn bind(hub: &HubHandle, url: &str, options: GatewayOptions) -> Result<Self, GatewayError> {
+    pub fn bind(hub: &HubHandle, url: &str, options: GatewayOptions) -> Result<Self, Error> {
         let address = of_url(url)?;
         let access = hub.access();
         check_open(address, access.is_open(), options.is_insecure)?;
@@ -88,39 +87,3 @@ impl fmt::Debug for Gateway {
         write!(f, "Gateway({})", self.url)
     }
 }
-
-/// Why a gateway can't be.
-#[derive(Clone, Debug)]
-pub struct GatewayError {
-    code: ErrorCode,
-    text: String,
-}
-
-impl GatewayError {
-    pub(crate) fn new(code: ErrorCode, text: impl Into<String>) -> Self {
-        Self { code, text: text.into() }
-    }
-
-    pub(crate) fn invalid(text: impl Into<String>) -> Self {
-        Self::new(ErrorCode::InvalidArgument, text)
-    }
-
-    /// Which error it is.
-    pub fn code(&self) -> ErrorCode {
-        self.code
-    }
-}
-
-impl From<Error> for GatewayError {
-    fn from(error: Error) -> Self {
-        Self::new(error.code(), error.message())
-    }
-}
-
-impl fmt::Display for GatewayError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for GatewayError {}

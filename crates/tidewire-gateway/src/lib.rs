@@ -44,10 +44,11 @@ mod request;
 mod routes;
 mod schema;
 mod server;
+mod shared;
 mod streams;
 mod subjects;
 
 pub use counts::Counts;
-pub use gateway::{Gateway, GatewayError};
+pub use gateway::Gateway;
 pub use nats::NatsGateway;
 pub use options::{GatewayLimits, GatewayOptions};

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::counts::CLASSES_MS;
-use crate::server::Shared;
+use crate::shared::Shared;
 
 /// The text of all metrics.
 pub(crate) fn text(shared: &Shared) -> String {

@@ -7,7 +7,7 @@ use tidewire_node::MethodInfo;
 
 use crate::caller::Caller;
 use crate::catalog::Services;
-use crate::server::Shared;
+use crate::shared::Shared;
 
 /// The schemas of the gateway itself.
 const SCHEMAS: &str = include_str!("openapi_schemas.json");

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tidewire_node::Error;
 use tidewire_proto::generated::limits::{self, Limit};
-
-use crate::gateway::GatewayError;
 
 pub(crate) type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
@@ -121,9 +120,9 @@ impl GatewayLimits {
     /// The same with another value for one limit.
     ///
     /// # Errors
-    /// [`GatewayError`] if there is no limit of this name that can be set, or the value is not
+    /// [`Error`] if there is no limit of this name that can be set, or the value is not
     /// allowed.
-    pub fn with(mut self, name: &str, value: u64) -> Result<Self, GatewayError> {
+    pub fn with(mut self, name: &str, value: u64) -> Result<Self, Error> {
         let place: &mut usize = match name {
             "http_connections" => &mut self.connections,
             "http_head_bytes" => &mut self.head_bytes,
@@ -142,7 +141,7 @@ impl GatewayLimits {
             }
             _ => {
                 let known = KNOWN.map(|limit| limit.name).join(", ");
-                return Err(GatewayError::invalid(format!("{name}: there is no such limit: known are {known}")));
+                return Err(Error::invalid(format!("{name}: there is no such limit: known are {known}")));
             }
         };
         let limit = KNOWN.iter().find(|limit| limit.name == name);
@@ -164,10 +163,10 @@ const KNOWN: [&Limit; 9] = [
     &limits::HTTP_STREAMS,
 ];
 
-fn checked(limit: &Limit, value: u64) -> Result<u64, GatewayError> {
+fn checked(limit: &Limit, value: u64) -> Result<u64, Error> {
     if limit.allows(value) {
         return Ok(value);
     }
     let (name, min, max, unit) = (limit.name, limit.min, limit.max, limit.unit);
-    Err(GatewayError::invalid(format!("{name}: {value} is not allowed: give {min} to {max} {unit}")))
+    Err(Error::invalid(format!("{name}: {value} is not allowed: give {min} to {max} {unit}")))
 }

@@ -11,7 +11,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::counts::LimitPermit;
 use crate::problem::Problem;
-use crate::server::Shared;
+use crate::shared::Shared;
 
 /// A body, and its place among those that are held.
 pub(crate) struct BufferedBody<'a> {

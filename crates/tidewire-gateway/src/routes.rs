@@ -20,7 +20,7 @@ use crate::answer::{Answer, compressed, nothing, problem};
 use crate::connection::{Connection, Open};
 use crate::counts::Route;
 use crate::problem::Problem;
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::{calls, documents, mcp, subjects};
 
 /// A request without its body.

@@ -3,10 +3,9 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -14,46 +13,22 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tidewire_link::{Access, HubHandle};
-use tidewire_node::Node;
+use tidewire_node::{Error, Node};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_sync::of_this_process;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{self, Handle};
-use tokio::sync::watch;
 
-use crate::catalog::Catalog;
 use crate::connection::Connection;
-use crate::counts::{Counting, Counts};
-use crate::files::Files;
-use crate::gateway::GatewayError;
-use crate::mcp::Sessions;
+use crate::counts::Counts;
 use crate::options::GatewayOptions;
-use crate::repeats::Repeats;
 use crate::routes;
+use crate::shared::Shared;
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1_024;
 /// Time that a connection has to end when it is asked to.
 const LAST: Duration = Duration::from_secs(1);
-
-/// State shared by all requests.
-pub(crate) struct Shared {
-    pub node: Node,
-    pub hub: HubHandle,
-    pub access: Access,
-    pub catalog: Catalog,
-    pub options: GatewayOptions,
-    pub files: Files,
-    pub console: Files,
-    pub counting: Counting,
-    pub sessions: Sessions,
-    pub repeats: Arc<Repeats>,
-    /// True once the gateway stops.
-    pub accepting: watch::Sender<bool>,
-    pub ending: watch::Sender<bool>,
-    /// Those that are open. The lock is held for one addition, removal or look at all of them.
-    connections: Mutex<Vec<Weak<Connection>>>,
-}
 
 /// A gateway that runs.
 pub(crate) struct Server {
@@ -72,7 +47,7 @@ impl Server {
         node: Node,
         access: Access,
         options: GatewayOptions,
-    ) -> Result<Self, GatewayError> {
+    ) -> Result<Self, Error> {
         let failed = |error: io::Error| {
             let fix = match error.kind() {
                 io::ErrorKind::AddrInUse => ": end the program that listens there, or choose another port",
@@ -80,29 +55,12 @@ impl Server {
                 io::ErrorKind::PermissionDenied => ": choose a port that this user may use",
                 _ => "",
             };
-            GatewayError::new(ErrorCode::ConfigError, format!("url: can't listen at http://{address}: {error}{fix}"))
+            Error::new(ErrorCode::ConfigError, format!("url: can't listen at http://{address}: {error}{fix}"))
         };
-        let read = |folder: &PathBuf| Files::read(folder, options.limits.files_bytes);
-        let files = options.files.as_ref().map(read).transpose()?.unwrap_or_default();
-        let console = options.console.as_ref().map(|(folder, _)| read(folder)).transpose()?.unwrap_or_default();
+        let shared = Arc::new(Shared::new(hub, node, access, options)?);
         let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(failed)?;
         let listener = runtime.block_on(async { bind(address) }).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let shared = Arc::new(Shared {
-            catalog: Catalog::new(node.clone()),
-            node,
-            hub: hub.clone(),
-            access,
-            options,
-            files,
-            console,
-            counting: Counting::default(),
-            sessions: Sessions::default(),
-            repeats: Arc::default(),
-            accepting: watch::Sender::new(false),
-            ending: watch::Sender::new(false),
-            connections: Mutex::default(),
-        });
         let handle = runtime.handle().clone();
         let spreads = shared.node.spread();
         let (alive, ended) = tokio::sync::oneshot::channel::<Infallible>();
@@ -151,29 +109,6 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-impl Shared {
-    /// True if any program on this computer may use the gateway without a token.
-    pub fn is_open(&self) -> bool {
-        self.access.is_open()
-    }
-
-    fn keep(&self, connection: &Arc<Connection>) {
-        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        if connections.len() >= 2 * self.counting.connections.load(Ordering::Relaxed).max(16) {
-            connections.retain(|one| one.strong_count() > 0);
-        }
-        connections.push(Arc::downgrade(connection));
-    }
-
-    /// Closes the connection that has been idle for the longest time. False: all are busy.
-    fn close_idle(&self) -> bool {
-        let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = connections.iter().filter_map(Weak::upgrade).filter(|one| !one.is_closing());
-        let idle = open.filter_map(|one| Some((one.idle_since()?, one)));
-        idle.min_by_key(|(since, _)| *since).is_some_and(|(_, oldest)| oldest.close())
     }
 }
 

@@ -20,7 +20,7 @@ use crate::answer::{Answer, Body, answer};
 use crate::headers::StreamForm;
 use crate::json::write_json;
 use crate::problem::Problem;
-use crate::server::Shared;
+use crate::shared::Shared;
 
 /// How long an answer waits for its first item, so that a failure at the beginning has a status.
 const FIRST: Duration = Duration::from_millis(500);

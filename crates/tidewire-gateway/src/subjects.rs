@@ -18,7 +18,7 @@ use crate::json::{value, write_json};
 use crate::problem::Problem;
 use crate::request;
 use crate::routes::{RequestHead, only};
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::streams::{Source, begin};
 
 /// Messages that wait for one client; further ones are dropped.

@@ -12,8 +12,9 @@ use crate::clock;
 use crate::consumers;
 use crate::message::{self, AckSubject};
 use crate::names;
+use crate::outstanding_deliveries::OutstandingDelivery;
 use crate::pull::{End, Pull, Puller, Wait};
-use crate::settle::{OutstandingDelivery, how, settle};
+use crate::settle::{how, settle};
 use crate::shared::Shared;
 
 /// How long a delivery whose caller is gone waits for the next fetch.

@@ -23,6 +23,7 @@ mod keyvalue;
 mod leases;
 mod message;
 mod names;
+mod outstanding_deliveries;
 mod publishing;
 mod pull;
 mod schedules;

@@ -14,6 +14,9 @@ pub(crate) const WHEN: &str = "Tidewire-When";
 pub(crate) const MSG_ID: &str = "Nats-Msg-Id";
 pub(crate) const TTL: &str = "Nats-TTL";
 
+/// Metadata key of the requested deduplication window.
+pub(crate) const DEDUPE: &str = "tidewire.dedupe_us";
+
 /// The bucket of leases.
 pub(crate) const LEASES: &str = "TIDEWIRE_LEASES";
 

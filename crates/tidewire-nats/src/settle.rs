@@ -1,85 +1,20 @@
 //! Settlement of deliveries: sent to the server and confirmed by it.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
-use async_nats::{StatusCode, Subject, Subscriber};
+use async_nats::StatusCode;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tidewire_backend::home::{ConsumerSettings, Fault, HomeErrorKind, HomeResult, Settle, Settlement};
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::connection::Connection;
 use crate::dead_letters;
+use crate::outstanding_deliveries::{Answers, OutstandingDelivery};
 use crate::shared::Shared;
 
-/// Deliveries of one consumer that are noted. A consumer has fewer out, if it is one of ours.
-const NOTED: usize = 65_536;
 const RETRY_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
-
-/// An outstanding delivery.
-#[derive(Clone, Debug)]
-pub(crate) struct OutstandingDelivery {
-    /// Ticket by which the delivery is settled.
-    pub ticket: u64,
-    pub delivery: u32,
-    pub reply: Subject,
-    /// For a redelivered event: the sequence of its copy.
-    pub again: Option<u64>,
-}
-
-type Of = (String, String);
-
-/// Outstanding deliveries by consumer and sequence, and subscriptions for the server's replies.
-#[derive(Debug, Default)]
-pub(crate) struct OutstandingDeliveries {
-    handed: Mutex<HashMap<Of, BTreeMap<u64, OutstandingDelivery>>>,
-    tickets: AtomicU64,
-    boxes: Mutex<Vec<Answers>>,
-}
-
-impl OutstandingDeliveries {
-    /// A ticket that no other delivery has.
-    pub fn ticket(&self) -> u64 {
-        self.tickets.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    pub fn note(&self, stream: &str, consumer: &str, handed: Vec<(u64, OutstandingDelivery)>) {
-        let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
-        let out = all.entry((stream.to_owned(), consumer.to_owned())).or_default();
-        out.extend(handed);
-        while out.len() > NOTED {
-            out.pop_first();
-        }
-    }
-
-    /// Takes an outstanding delivery. None: it was settled, or the event was redelivered.
-    pub fn take(&self, stream: &str, consumer: &str, sequence: u64, ticket: u64) -> Option<OutstandingDelivery> {
-        let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
-        let out = all.get_mut(&(stream.to_owned(), consumer.to_owned()))?;
-        if out.get(&sequence)?.ticket != ticket {
-            return None;
-        }
-        out.remove(&sequence)
-    }
-
-    pub fn forget(&self, stream: &str, consumer: Option<&str>) {
-        let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|(of, name), _| of != stream || consumer.is_some_and(|consumer| consumer != name));
-    }
-}
-
-/// A subscription on which the server answers.
-#[derive(Debug)]
-struct Answers {
-    inbox: String,
-    messages: Subscriber,
-    number: u64,
-    lost: watch::Receiver<u64>,
-}
 
 /// Settlements of deliveries, on the wire.
 pub(crate) mod how {
@@ -151,14 +86,6 @@ pub(crate) async fn settle(
         }
     }
     Ok(results)
-}
-
-impl OutstandingDeliveries {
-    fn put_back(&self, stream: &str, consumer: &str, sequence: u64, handed: OutstandingDelivery) {
-        let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
-        let out = all.entry((stream.to_owned(), consumer.to_owned())).or_default();
-        out.entry(sequence).or_insert(handed);
-    }
 }
 
 /// The settlement of a delivery on the wire, and true if it is the last. A delivery that is given

@@ -17,9 +17,9 @@ use crate::consumers::Consumers;
 use crate::cursor::Cursors;
 use crate::leases::LeaseTable;
 use crate::names;
+use crate::outstanding_deliveries::OutstandingDeliveries;
 use crate::publishing::sequence_of;
 use crate::pull::Pullers;
-use crate::settle::OutstandingDeliveries;
 use crate::stream_cache::{Streams, kind};
 
 const RETRY_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
@@ -150,7 +150,7 @@ impl Shared {
                 Failure::Refused { code, .. } if kind(*code) != HomeErrorKind::Unreachable => return Err(failure),
                 _ if Instant::now() + RETRY_PAUSE >= until => return Err(failure),
                 // The message had no responders: the stream may be deleted.
-                _ => match crate::streams::find(&self.connection, stream).await {
+                _ => match self.connection.api(&format!("STREAM.INFO.{stream}"), &Value::Null).await {
                     Err(gone @ Failure::Refused { code: 10_059, .. }) => return Err(gone),
                     _ => sleep(RETRY_PAUSE).await,
                 },

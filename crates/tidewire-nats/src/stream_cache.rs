@@ -9,7 +9,6 @@ use tidewire_proto::subject::Pattern;
 
 use crate::connection::{Connection, Failure};
 use crate::names;
-use crate::streams::DEDUPE;
 
 /// A stream as its server has it, as far as publishing and reading need it.
 #[derive(Debug)]
@@ -92,7 +91,7 @@ impl CachedStream {
                 .filter(|text| !names::is_ours(text))
                 .filter_map(|text| Pattern::new(text).ok())
                 .collect(),
-            dedupe: config["metadata"][DEDUPE] != "0",
+            dedupe: config["metadata"][names::DEDUPE] != "0",
             durability,
             batches: config["allow_atomic"] == true,
             delays: config["allow_msg_schedules"] == true && all.contains(&names::delayed(stream, ">").as_str()),

@@ -20,8 +20,6 @@ const WITH_SCHEDULES: Version = Version(2, 14, 0);
 const SHORTEST_US: u64 = 100_000;
 /// Metadata key of the policy at limits, for a stream without limits.
 const FULL: &str = "tidewire.full";
-/// Metadata key of the requested deduplication window.
-pub(crate) const DEDUPE: &str = "tidewire.dedupe_us";
 const PAGE: usize = 256;
 
 /// Makes a stream, or finds it with the same settings.
@@ -204,7 +202,7 @@ fn config(connection: &Connection, settings: &StreamSettings) -> Value {
         "allow_rollup_hdrs": true,
         "metadata": {
             "tidewire": "stream",
-            DEDUPE: settings.dedupe_us.to_string(),
+            (names::DEDUPE): settings.dedupe_us.to_string(),
             FULL: match settings.full { Full::Refuse => "refuse", Full::DropOld => "drop_old" },
         },
     });
@@ -231,7 +229,7 @@ pub(crate) fn read(info: &Value) -> StreamSettings {
         } else {
             Full::DropOld
         },
-        dedupe_us: config["metadata"][DEDUPE]
+        dedupe_us: config["metadata"][names::DEDUPE]
             .as_str()
             .and_then(|text| text.parse().ok())
             .unwrap_or_else(|| clock::micros(&config["duplicate_window"])),

@@ -46,12 +46,13 @@ pub struct Remote {
 }
 
 impl Error {
-    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+    /// An error of this code, whose text says what failed, why, and what to do.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self(Box::new(Inner { code, message: message.into(), remote: None, blocked: None }))
     }
 
     /// An argument that is not allowed.
-    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+    pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::InvalidArgument, message)
     }
 

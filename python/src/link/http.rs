@@ -8,7 +8,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
-use tidewire_gateway::{GatewayError, GatewayLimits, GatewayOptions};
+use tidewire_gateway::{GatewayLimits, GatewayOptions};
 use tidewire_link::HubHandle;
 
 use crate::errors::error;
@@ -33,7 +33,7 @@ impl Gateway {
         settings: GatewaySettings,
         log: Py<PyAny>,
     ) -> PyResult<Self> {
-        let failed = |failure: GatewayError| error(py, failure.code().name(), &failure.to_string(), &[]);
+        let failed = |failure: tidewire_node::Error| error(py, failure.code().name(), &failure.to_string(), &[]);
         let (name, limits, origins, hosts, files, console, insecure) = settings;
         let limits = limits.iter().try_fold(GatewayLimits::default(), |all, (name, value)| all.with(name, *value));
         let said = Logger::new(log);

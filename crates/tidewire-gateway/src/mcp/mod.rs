@@ -5,7 +5,7 @@
 //! no sessions; there a client cancels by closing its request.
 
 mod names;
-mod sessions;
+pub(crate) mod sessions;
 mod tools;
 
 use std::sync::Arc;
@@ -24,9 +24,7 @@ use crate::headers::check_json;
 use crate::problem::Problem;
 use crate::request;
 use crate::routes::{RequestHead, only};
-use crate::server::Shared;
-
-pub(crate) use sessions::Sessions;
+use crate::shared::Shared;
 
 /// Versions of the protocol, the newest first.
 const VERSIONS: [&str; 5] = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
@@ -130,7 +128,7 @@ impl Request<'_> {
         }
         let (Some(id), Some(method)) = (message.id, message.method.as_deref()) else {
             if message.method.as_deref() == Some("notifications/cancelled") {
-                self.shared.sessions.cancel(self.caller, self.head, &params["requestId"]);
+                self.shared.sessions.cancel(&self.caller.user, &self.head.headers, &params["requestId"]);
             }
             // Notifications, and answers to requests that this server does not make.
             return Ok(nothing(StatusCode::ACCEPTED));
@@ -145,7 +143,7 @@ impl Request<'_> {
             "ping" => Ok(json!({})),
             "tools/list" => tools::list(self, &params).await?,
             "tools/call" => {
-                let cancelled = self.shared.sessions.enter(self.caller, self.head, &id);
+                let cancelled = self.shared.sessions.enter(&self.caller.user, &self.head.headers, &id);
                 tokio::select! {
                     done = tools::call(self, message.params) => done?,
                     () = cancelled => Err(Fault(NO_REQUEST, "the call was cancelled".to_owned())),

@@ -5,11 +5,9 @@ use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use hyper::HeaderMap;
 use serde_json::Value as Json;
 use tokio::sync::Notify;
-
-use crate::caller::Caller;
-use crate::routes::RequestHead;
 
 /// The header that names a session.
 pub(super) const HEADER: &str = "mcp-session-id";
@@ -24,8 +22,8 @@ pub(crate) struct Sessions(Mutex<HashMap<Key, Arc<Notify>>>);
 impl Sessions {
     /// Registers a call until the future is dropped, which ends once the call is cancelled. Calls
     /// without a session are cancelled by the end of their connection alone.
-    pub(super) fn enter<'a>(&'a self, caller: &Caller, head: &RequestHead, id: &Json) -> impl Future<Output = ()> + 'a {
-        let key = key(caller, head, id);
+    pub(super) fn enter<'a>(&'a self, user: &str, headers: &HeaderMap, id: &Json) -> impl Future<Output = ()> + 'a {
+        let key = key(user, headers, id);
         let cancelled = Arc::new(Notify::new());
         if let Some(key) = &key {
             self.calls().insert(key.clone(), Arc::clone(&cancelled));
@@ -37,8 +35,8 @@ impl Sessions {
         }
     }
 
-    pub(super) fn cancel(&self, caller: &Caller, head: &RequestHead, id: &Json) {
-        if let Some(call) = key(caller, head, id).and_then(|key| self.calls().remove(&key)) {
+    pub(super) fn cancel(&self, user: &str, headers: &HeaderMap, id: &Json) {
+        if let Some(call) = key(user, headers, id).and_then(|key| self.calls().remove(&key)) {
             call.notify_one();
         }
     }
@@ -56,9 +54,9 @@ impl Drop for RegisteredCall<'_> {
     }
 }
 
-fn key(caller: &Caller, head: &RequestHead, id: &Json) -> Option<Key> {
-    let session = head.headers.get(HEADER)?.to_str().ok()?;
-    Some((caller.user.clone(), session.to_owned(), id.to_string()))
+fn key(user: &str, headers: &HeaderMap, id: &Json) -> Option<Key> {
+    let session = headers.get(HEADER)?.to_str().ok()?;
+    Some((user.to_owned(), session.to_owned(), id.to_string()))
 }
 
 /// A name that others do not guess.
