@@ -447,7 +447,7 @@ class Hub:
     def bind_http(
         self,
         url: str,
-        settings: tuple[str, dict[str, int], list[str], list[str], str | None, bool],
+        settings: tuple[str, dict[str, int], list[str], list[str], str | None, tuple[str, bool] | None, bool],
         log: Callable[[str, bool], object],
     ) -> Gateway: ...
     def statistics(self) -> dict[str, int]: ...

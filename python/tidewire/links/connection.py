@@ -240,15 +240,8 @@ class Connection:
         others = len(self.ends.gateways)
         name = f"{node.name}-http" if not others else f"{node.name}-http-{others + 1}"
         files = None if http.files is None else str(http.files)
-        settings: Any = (
-            name,
-            dict(http.limits),
-            list(http.cors),
-            list(http.hosts),
-            files,
-            http.console_files(),
-            insecure,
-        )
+        console = http.console_files()
+        settings = (name, dict(http.limits), list(http.cors), list(http.hosts), files, console, insecure)
         gateway = hub.bind_http(url, settings, _log(node.name))
         self._begin(hub, tokens, gateway)
         self.ends.gateways.append(gateway)

@@ -77,8 +77,7 @@ describe("the console", { timeout: 240_000 }, () => {
 	test("nodes and figures are those of the statistics", async () => {
 		const page = await opened(`${hub.http}/console/#/nodes`);
 		const row = page.getByRole("row", { name: /^trader/ });
-		await row.waitFor();
-		assert.match(await row.innerText(), /running/);
+		await row.getByText("running").waitFor();
 		await page.getByRole("button", { name: "trader" }).click();
 		await page.getByRole("complementary", { name: "trader" }).getByText("pricing").waitFor();
 		assert.match(page.url(), /#\/nodes\/.+/);

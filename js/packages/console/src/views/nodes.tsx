@@ -160,7 +160,8 @@ function linesOf(
 }
 
 function stateOf(line: Line): string {
-	return line.silent ? "silent" : line.snapshot ? "running" : "not inspected";
+	const unseen = line.key === line.node ? "not inspected" : "asking";
+	return line.silent ? "silent" : line.snapshot ? "running" : unseen;
 }
 
 function versionOf(snapshot: Snapshot | undefined): string {
