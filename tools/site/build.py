@@ -24,7 +24,7 @@ from mkdocs.__main__ import cli
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / ".make/site"
 LAID = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "docs", "spec", "bench", "js"]
-PAGE_SUFFIXES = {".md", ".svg", ".toml", ""}
+PAGE_SUFFIXES = {".md", ".png", ".svg", ".toml", ""}
 SKIPPED = {"node_modules", "rust-api", "vectors", "scenarios", "target", "peers"}
 SCRIPTS = ROOT / ".make/site-scripts"
 
@@ -92,7 +92,7 @@ def command_page() -> None:
     """Write the page of all commands, with their options."""
     typer = [ROOT / ".venv/bin/python", "-m", "typer", "tidewire.cli", "utils", "docs", "--name", "tidewire"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    text = subprocess.run(typer, env=environment, capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(typer, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
     text = re.sub(r"^# .*$", "# Commands and options", text, count=1, flags=re.MULTILINE)
     (PAGES / "docs/reference/commands.md").write_text(text, encoding="utf-8")
 
