@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import sys
 import textwrap
 from collections.abc import Iterable
@@ -132,7 +133,8 @@ def rust_errors(rows: list[Row]) -> str:
 
 
 def python_limits(rows: list[Row]) -> str:
-    consts = "\n".join(python_limit(row) for row in rows)
+    named = names_in("python/tidewire", "py") | names_in("python/tests", "py")
+    consts = "\n".join(python_limit(row) for row in rows if row["name"].upper() in named)
     return template("limits.py").format(origin=ORIGIN.format("limits.toml"), consts=consts.rstrip())
 
 
@@ -265,6 +267,13 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 # Text
+
+
+def names_in(folders: str, ending: str) -> set[str]:
+    """The constants that code names which is not generated."""
+    files = (file for folder in ROOT.glob(folders) for file in folder.rglob(f"*.{ending}"))
+    written = (file for file in files if "generated" not in str(file) and file.name != "_limits.py")
+    return {name for file in written for name in re.findall(r"\b[A-Z][A-Z0-9_]+\b", file.read_text(encoding="utf-8"))}
 
 
 def template(name: str) -> str:
