@@ -68,7 +68,7 @@ export function Action(props: ActionProps): JSX.Element {
 	const dialog = useRef<HTMLDialogElement>(null);
 	const [typed, setTyped] = useState("");
 	const [isBusy, setBusy] = useState(false);
-	const why = hub.mayAct ? "" : "This console may only snapshot: start the hub with --console-admin, or with tokens.";
+	const why = hub.mayAct ? "" : "This console may only look: start the hub with --console-admin, or with tokens.";
 	const run = async (): Promise<void> => {
 		setBusy(true);
 		try {

@@ -181,7 +181,7 @@ function CallForm(props: { service: string; method: MethodInfo }): JSX.Element {
 			<button type="submit" class="primary" disabled={!hub.mayAct || answer?.isBusy}>
 				Call {method.name}
 			</button>
-			{!hub.mayAct && <p class="dim">This console may only snapshot.</p>}
+			{!hub.mayAct && <p class="dim">This console may only look.</p>}
 			<div aria-live="polite">
 				<Failure of={answer?.error ?? ""} />
 				{answer?.text && <pre class="answer">{answer.text}</pre>}
