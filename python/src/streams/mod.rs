@@ -39,7 +39,7 @@ use crate::pending::Pending;
 pub use arguments::subject;
 use arguments::{Settled, expected, pattern, patterns, settlement};
 use lease::{HeldLease, seconds};
-use publisher::{Message, PublishQueue, StreamPublisher, new_message};
+use publisher::{Message, MessageMaker, PublishQueue, StreamPublisher};
 pub use results::home_error;
 use results::{
     ack, bucket_info, consumer_info, dead_letter, each, entry, event, lease_info, nothing, number, pending, raise,
@@ -165,7 +165,8 @@ impl StreamHome {
 
     /// Publishes messages, all or none. Gives the ack of each, or `(kind, message)` of its error.
     fn publish_batch(&self, py: Python<'_>, stream: &str, messages: Vec<Message>) -> PyResult<Pending> {
-        let messages = messages.into_iter().map(|message| new_message(py, message)).collect::<PyResult<_>>()?;
+        let maker = MessageMaker::default();
+        let messages = messages.into_iter().map(|message| maker.make(py, message)).collect::<PyResult<_>>()?;
         let answer = detach(py, || self.home.publish(stream, messages, true));
         Ok(pending("publish", answer, |py, acks| {
             each(py, acks, |py, result: HomeResult<Ack>| match result {

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use tidewire_backend::home::{Home, HomeError, NewMessage};
+use tidewire_engine::raw::Mutex;
 use tidewire_node::Error;
 use tidewire_node::streams as node;
 use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::subject::Subject;
 
 use super::arguments::subject;
 use super::results::{ack, raise};
@@ -21,22 +23,33 @@ use crate::pending::Pending;
 
 /// `(subject, payload, key, id, headers, deliver_at_us, ttl_us)`.
 pub type Message =
-    (String, PyBackedBytes, Option<String>, Option<String>, Vec<(String, String)>, Option<u64>, Option<u64>);
+    (PyBackedStr, PyBackedBytes, Option<String>, Option<String>, Vec<(String, String)>, Option<u64>, Option<u64>);
 
-pub fn new_message(py: Python<'_>, message: Message) -> PyResult<NewMessage> {
-    let (name, payload, key, id, headers, deliver_at_us, ttl_us) = message;
-    let (subject, payload) = (subject(py, &name)?, Bytes::copy_from_slice(&payload));
-    Ok(NewMessage { subject, payload, key, id, headers, deliver_at_us, ttl_us })
+/// Makes messages. A message with the subject of the one before shares it.
+#[derive(Default)]
+pub struct MessageMaker(Mutex<Option<Subject>>);
+
+impl MessageMaker {
+    pub fn make(&self, py: Python<'_>, message: Message) -> PyResult<NewMessage> {
+        let (name, payload, key, id, headers, deliver_at_us, ttl_us) = message;
+        let last = self.0.lock().clone().filter(|last| last.as_str() == &*name);
+        let subject = match last {
+            Some(last) => last,
+            None => self.0.lock().insert(subject(py, &name)?).clone(),
+        };
+        let payload = Bytes::copy_from_slice(&payload);
+        Ok(NewMessage { subject, payload, key, id, headers, deliver_at_us, ttl_us })
+    }
 }
 
 /// Messages on their way into one stream, each with its ack. Those of one round of an event loop
 /// share a batch.
 #[pyclass(frozen, module = "tidewire._tidewire")]
-pub struct PublishQueue(PerProcessOwned<node::PublishQueue>);
+pub struct PublishQueue(PerProcessOwned<node::PublishQueue>, MessageMaker);
 
 impl PublishQueue {
     pub fn new(home: Arc<dyn Home>, stream: &str) -> Self {
-        Self(PerProcessOwned::new(node::PublishQueue::new(home, stream, Some(flush()))))
+        Self(PerProcessOwned::new(node::PublishQueue::new(home, stream, Some(flush()))), MessageMaker::default())
     }
 }
 
@@ -46,13 +59,15 @@ fn flush() -> node::Flush {
 
 #[pymethods]
 impl PublishQueue {
-    /// Stores a message. Gives its ack. The last header of a delayed message is its schedule id.
+    /// Stores a message, once somebody awaits this. Gives its ack. The last header of a delayed
+    /// message is its schedule id.
     fn publish(&self, py: Python<'_>, message: Message) -> PyResult<Pending> {
-        let message = new_message(py, message)?;
+        let message = self.1.make(py, message)?;
         let schedule_id = message.deliver_at_us.and_then(|_| message.headers.last().map(|(_, id)| id.clone()));
-        let stored = self.0.push(message);
+        let queue = (*self.0).clone();
+        // Pushed at the first poll: the queue has no more messages than somebody awaits.
         let operation = async move {
-            let result = stored.await;
+            let result = queue.push(message).await;
             attach(|py| match result {
                 Ok(stored) => ack(py, stored, schedule_id.as_deref()),
                 Err(failure) => Err(raise(py, &failure)),
@@ -64,13 +79,13 @@ impl PublishQueue {
 
 /// A publisher with a window of messages in flight.
 #[pyclass(frozen, module = "tidewire._tidewire")]
-pub struct StreamPublisher(PerProcessOwned<Arc<node::Publisher>>);
+pub struct StreamPublisher(PerProcessOwned<Arc<node::Publisher>>, MessageMaker);
 
 impl StreamPublisher {
     pub fn new(py: Python<'_>, home: &Arc<dyn Home>, stream: &str, window: usize) -> PyResult<Self> {
         let made =
             node::Publisher::new(home, stream, window, Some(flush())).map_err(|failure| raise(py, &failure.into()))?;
-        Ok(Self(PerProcessOwned::new(Arc::new(made))))
+        Ok(Self(PerProcessOwned::new(Arc::new(made)), MessageMaker::default()))
     }
 
     fn later(&self, what: &'static str, begun: tidewire_node::Pending<()>) -> Pending {
@@ -87,7 +102,7 @@ impl StreamPublisher {
 impl StreamPublisher {
     /// Publishes a message, as soon as the window has capacity.
     fn publish(&self, py: Python<'_>, message: Message) -> PyResult<Py<Pending>> {
-        let begun = self.0.begin(new_message(py, message)?).map_err(|failure| refused(py, &self.0, failure))?;
+        let begun = self.0.begin(self.1.make(py, message)?).map_err(|failure| refused(py, &self.0, failure))?;
         begun.map_or_else(|| Pending::taken(py), |begun| Py::new(py, self.later("publish", begun)))
     }
 

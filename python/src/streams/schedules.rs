@@ -6,7 +6,7 @@ use tidewire_backend::home::{Change, ScheduleInfo, ScheduleSettings};
 use tidewire_core::stream::recurrence::Timing;
 
 use crate::errors::error;
-use crate::streams::publisher::{Message, new_message};
+use crate::streams::publisher::{Message, MessageMaker};
 
 /// A schedule as it is asked for: when it beats, by whose clocks, and what it publishes.
 pub fn settings(
@@ -16,7 +16,7 @@ pub fn settings(
     message: Message,
 ) -> PyResult<ScheduleSettings> {
     let timing = Timing::new(when, time_zone).map_err(|wrong| error(py, "InvalidArgument", &wrong, &[]))?;
-    Ok(ScheduleSettings { name, timing, message: new_message(py, message)? })
+    Ok(ScheduleSettings { name, timing, message: MessageMaker::default().make(py, message)? })
 }
 
 /// A schedule as a dict.

@@ -464,3 +464,12 @@ async def test_a_requeued_event_that_fails_again_comes_again(kind: str, tmp_path
             assert event is not None and (event.value, event.delivery) == ("first", delivery)
             await event.nak(wait=True)
         assert [letter.sequence for letter in await consumer.dead_letters()] == [1]
+
+
+async def test_a_message_is_stored_once_somebody_awaits_it(tmp_path: Path) -> None:
+    async with tw.Node(data=tmp_path) as node:
+        orders = await node.stream("orders")
+        with pytest.warns(RuntimeWarning, match="publish was never awaited"):
+            orders.publish("orders", "forgotten")
+        acks = await asyncio.gather(*(orders.publish("orders", number) for number in range(12_000)))
+        assert [ack.sequence for ack in acks] == list(range(1, 12_001))

@@ -129,8 +129,8 @@ class Stream:
         at: datetime | None = None,
         ttl: float | None = None,
     ) -> Pending[Ack]:
-        """Store a message, which is on its way when this returns. Awaiting it gives the ack: the
-        message is on the disk then. Messages that are published at once share one sync.
+        """Store a message, and return its ack: it is on the disk then. Messages that are published
+        at once share one sync.
 
         Args:
             subject: Where it goes: one of the stream's subjects.

@@ -9,6 +9,8 @@ export const HISTORY_S = 300;
 /** Nodes that are read in one round; further ones take turns. */
 const ROUND_MAX = 100;
 const LOOK_MS = 3_000;
+/** Pause before the page looks for a lost hub again. */
+const RETRY_MS = 2_000;
 /** Streams whose consumers are looked at, and rounds between two such snapshots. */
 const STREAMS_MAX = 50;
 const DURABLE_ROUNDS = 3;
@@ -68,9 +70,7 @@ export class Hub {
 			this.isOpen = said.open;
 			this.mayAct = !said.open || said.admin;
 		} catch {
-			this.set({ state: "lost", reason: "the hub does not answer" });
-			setTimeout(() => void this.start(), 2_000);
-			return;
+			return this.retry("the hub does not answer");
 		}
 		const token = sessionStorage.getItem(TOKEN);
 		if (this.isOpen || token !== null) {
@@ -95,9 +95,14 @@ export class Hub {
 				this.set({ state: "token", error: token === undefined ? "" : reason });
 				return;
 			}
-			this.set({ state: "lost", reason });
-			setTimeout(() => void this.start(), 2_000);
+			this.retry(reason);
 		}
+	}
+
+	/** Shows that the hub is lost, and starts again after a pause. */
+	private retry(reason: string): void {
+		this.set({ state: "lost", reason });
+		setTimeout(() => void this.start(), RETRY_MS);
 	}
 
 	/** Calls a method of a service. */
@@ -128,10 +133,7 @@ export class Hub {
 			void this.readServices(node);
 		});
 		node.on("lost", (reason) => this.set({ state: "lost", reason }));
-		node.on("closed", (error) => {
-			this.set({ state: "lost", reason: error?.message ?? "the link was closed" });
-			setTimeout(() => void this.start(), 2_000);
-		});
+		node.on("closed", (error) => this.retry(error?.message ?? "the link was closed"));
 		node.on("error", () => {});
 		this.set({ state: "ready" });
 		void this.watch(node);
