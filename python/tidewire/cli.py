@@ -253,12 +253,9 @@ def console(
     data: Annotated[Path | None, typer.Option("--data", help="Start a hub of this folder.", show_default=False)] = None,
 ) -> None:
     """Open the operator console of a hub, or of a data folder, in the browser."""
-    from tidewire.commands.up import open_page, up
+    from tidewire.commands.console import console
 
-    if data is None:
-        return open_page(url)
-    options = {"listen": (), "http": ("127.0.0.1:0",), "console": True, "console_admin": True, "data": data}
-    raise typer.Exit(up(None, options, (), (), False, opens=True))
+    raise typer.Exit(console(url, data))
 
 
 Url = Annotated[str, typer.Option("--url", envvar="TIDEWIRE_URL", help="The hub.")]

@@ -71,6 +71,7 @@ def test_a_command_that_finds_no_data_folder_says_so_and_makes_nothing(tmp_path:
     commands = [[*command, "--at", str(at), *options] for command in with_at]
     commands += [["log", "check", str(at), *options]]
     commands += [["log", "salvage", str(at), "--into", str(tmp_path / "rescued"), *options]]
+    commands += [] if json_wanted else [["console", "--data", str(at)]]
     for command, ended in zip(commands, run_all(*commands), strict=True):
         told = ended.stderr
         assert (ended.returncode, ended.stdout) == (1, ""), (command, ended)
@@ -137,3 +138,12 @@ def contents(folder: Path) -> dict[str, bytes | None]:
     """Return what is below a folder: the bytes of files, None for folders."""
     below = sorted(folder.rglob("*"))
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in below}
+
+
+def test_the_console_is_opened_only_where_there_is_one() -> None:
+    with tw.Node() as hub:
+        gateway = hub.listen("http://127.0.0.1:0").url
+        missing, link = run_all(["console", gateway], ["console", "tide://127.0.0.1:7420"])
+    (gone,) = run_all(["console", gateway])
+    assert (missing.returncode, link.returncode, gone.returncode) == (1, 2, 3), (missing, link, gone)
+    assert all("--console" in ended.stderr for ended in (missing, gone)) and "HTTP address" in link.stderr

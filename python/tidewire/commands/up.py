@@ -88,11 +88,12 @@ def up(
     return 0
 
 
-def open_page(gateway: str) -> None:
-    """Print the address of the console of a gateway, and open it in the browser."""
+def open_page(gateway: str) -> int:
+    """Print the address of the console of a gateway, open it in the browser, and return 0."""
     page = f"{gateway.rstrip('/')}/console/"
     print(page, flush=True)
     webbrowser.open(page)
+    return 0
 
 
 class _StopSignals:

@@ -112,13 +112,20 @@ class Cluster:
         hub: The process of the hub. After a restart it listens at the same URL, with the same
             streams.
         url: The URL of the hub. Processes of the cluster find it in ``TIDEWIRE_URL``.
+
+    Raises:
+        AssertionError: if the hub did not start; the message has its output.
     """
 
     def __init__(self, folder: Path) -> None:
         self._environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUNBUFFERED": "1"}
         self._processes: list[Process] = []
         self.hub = self.run("-c", _HUB, "tide://127.0.0.1:0", str(folder))
-        self.url = self.hub.expect("hub tide://").split()[1]
+        try:
+            self.url = self.hub.expect("hub tide://").split()[1]
+        except BaseException:
+            self.close()
+            raise
         self.hub._command[3] = self._environment["TIDEWIRE_URL"] = self.url
 
     def run(self, *arguments: str, **environment: str) -> Process:
