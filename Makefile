@@ -117,7 +117,7 @@ docs: .make/docs .make/site-scripts .make/extension ## Build the documentation s
 	@.make/docs/bin/python tools/site/build.py
 
 .PHONY: test-deploy
-test-deploy: .make/deploy .make/extension ## Check the units, the image, the chart (with a helm that is there) and the configuration of deploy/
+test-deploy: .make/deploy .make/extension ## Check the units, image, chart (with a helm that is there), configuration, boards and alerts of deploy/
 	$(call say,deployment)
 	@.make/deploy/bin/python tools/deploy_check.py --tidewire $(abspath $(BIN))/tidewire $(addprefix --helm ,$(wildcard .make/go/bin/helm))
 

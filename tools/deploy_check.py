@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Deployment check: the units, the chart, the image and the configuration of deploy/.
+"""Deployment check: the units, the chart, the image, the configuration, the boards and the alerts
+of deploy/.
 
 Usage: python tools/deploy_check.py [--helm PATH] [--tidewire PATH]
 
@@ -24,6 +25,7 @@ from typing import Any
 
 import kubernetes_validate
 import yaml
+from monitoring_check import check_monitoring
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
@@ -56,6 +58,10 @@ def main() -> int:
         check_compose()
         check_chart(options.helm, Path(folder))
         check_programs(options.tidewire, Path(folder))
+    if options.tidewire is None:
+        print("monitoring: left out, there is no tidewire")
+    else:
+        check_monitoring(options.tidewire)
     return 0
 
 

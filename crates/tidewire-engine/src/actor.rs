@@ -1,61 +1,34 @@
 //! Actors: the traits that their authors implement, and references to actors.
 
 pub mod future;
+pub mod id;
 pub mod options;
 pub mod probe;
 pub mod signal;
 
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
+use crate::actor::id::ActorId;
 use crate::actor::options::{Priority, SpawnOptions};
 use crate::actor::signal::{Signal, StopReason};
+use crate::cell::any_cell::AnyCell;
 use crate::cell::driver::Driver;
 use crate::cell::envelope::{Change, Envelope, Meta};
-use crate::cell::{ActorCell, AnyCell, Sent};
+use crate::cell::{ActorCell, Sent};
 use crate::config::EngineConfig;
 use crate::engine::EngineHandle;
 use crate::error::{AskError, Fault, Refusal, SpawnError, TellError};
 use crate::reply::{Pending, Reply, Unpark};
 use crate::statistics::ActorStatistics;
-use crate::statistics::stop_report::{Ledger, Stop, Stopping};
+use crate::statistics::stop_future::Stopping;
+use crate::statistics::stop_report::{Ledger, Stop};
 use crate::typed::Typed;
 use crate::{current, dispatch};
-
-/// The id of an actor: unique in its engine, never used twice.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ActorId(NonZeroU64);
-
-impl ActorId {
-    /// Identifier that belongs to no actor.
-    pub(crate) const NONE: Self = Self(NonZeroU64::MAX);
-
-    pub(crate) fn new(id: u64) -> Self {
-        Self(NonZeroU64::new(id).unwrap_or(NonZeroU64::MAX))
-    }
-
-    /// The id as a number, from 1.
-    pub fn get(self) -> u64 {
-        self.0.get()
-    }
-}
-
-impl fmt::Display for ActorId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "#{}", self.0)
-    }
-}
-
-impl fmt::Debug for ActorId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
 
 /// State with a handler. One message is handled at a time.
 ///
@@ -343,7 +316,7 @@ impl<M: Send + 'static> ActorRef<M> {
         F: FnOnce(Reply<T>) -> M,
     {
         let (pending, reply, handle) = Pending::new(&self.cell.core, self.id(), timeout);
-        let meta = Meta { ask: Some(handle), sender: current::actor_of(&self.cell.core), ..Meta::default() };
+        let meta = Meta { ask: Some(handle), sender: current::actor_of(self.cell.core.number), ..Meta::default() };
         let envelope = Envelope::with(make(reply), meta);
         match self.cell.push(envelope, priority) {
             Ok(Sent::Accepted | Sent::Dropped) => {}

@@ -5,7 +5,7 @@ use std::sync::Weak;
 use std::task::Waker;
 use std::time::Duration;
 
-use crate::actor::ActorId;
+use crate::actor::id::ActorId;
 use crate::core::Core;
 use crate::error::{AskError, DeadReason, Fault};
 use crate::guard::wake_all;

@@ -4,6 +4,7 @@
 //! No user code runs under `inbox` or `aside`; messages and wakers are dropped after them.
 
 pub mod actor_run;
+pub(crate) mod any_cell;
 pub mod driver;
 pub mod envelope;
 
@@ -15,16 +16,15 @@ use std::time::Duration;
 
 use tidewire_sync::Mutex;
 
-use crate::actor::ActorId;
+use crate::actor::id::{ActorId, ActorKey};
 use crate::actor::options::{Mailbox, Priority, Supervision};
 use crate::actor::signal::{Notice, Signal, StopReason};
 use crate::cell::actor_run::{ActorRun, NextStep};
+use crate::cell::any_cell::AnyCell;
 use crate::cell::driver::{Activation, Driver};
 use crate::cell::envelope::Envelope;
 use crate::core::Core;
-use crate::current;
 use crate::dispatch::{self, Dispatcher, Run as Runnable, Task};
-use crate::engine::EngineHandle;
 use crate::error::{DeadReason, Refusal};
 use crate::guard::{guarded, wake_all};
 use crate::inbox::{AcceptState, BoxedQueue, Inbox, PushOutcome, Run};
@@ -35,7 +35,6 @@ use crate::statistics::{Timings, is_sampled};
 mod any;
 mod dead_letter;
 
-pub(crate) use any::AnyCell;
 use dead_letter::OwedDeadLetters;
 
 /// Lanes other than the normal one, or the engine, want attention.
@@ -275,14 +274,9 @@ impl<M: Send + 'static> ActorCell<M> {
         self.id
     }
 
-    /// Its engine.
-    pub fn engine(&self) -> EngineHandle {
-        EngineHandle { core: Arc::clone(&self.core) }
-    }
-
     /// Key of the actor, unique across engines.
-    pub fn key(&self) -> current::ActorKey {
-        current::ActorKey { engine: self.core.number, id: self.id }
+    pub fn key(&self) -> ActorKey {
+        ActorKey { engine: self.core.number, id: self.id }
     }
 
     /// Its name.
@@ -516,7 +510,7 @@ impl<M: Send + 'static> ActorCell<M> {
 
 impl<M: Send + 'static> Runnable for ActorCell<M> {
     fn run(self: Arc<Self>) {
-        let entered = current::enter(self.key());
+        let entered = crate::current::enter(self.key());
         self.thread.store(crate::dispatch::threads::number(), Ordering::Relaxed);
         let mut work = self.work.lock();
         let mut after = None;

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use tidewire_sync::{Mutex, RwLock};
 
-use crate::actor::ActorId;
-use crate::cell::AnyCell;
+use crate::actor::id::ActorId;
+use crate::cell::any_cell::AnyCell;
 use crate::config::EngineConfig;
 use crate::dead_letters::DeadLetters;
-use crate::dispatch::Dispatcher;
+use crate::dispatch::starvation::Starvation;
+use crate::dispatch::{Dispatcher, DispatcherKind, Pool};
 use crate::error::SpawnError;
 use crate::reply::wait_graph::WaitGraph;
 use crate::subjects::Subjects;
@@ -140,6 +141,41 @@ impl Core {
             Some(name) => format!("{name} ({id})"),
             None => id.to_string(),
         }
+    }
+
+    /// The starvation of a dispatcher now, or the last one that was seen at `since` or later. An
+    /// ask that ends late may be rendered after the first of the handlers went on.
+    pub(crate) fn starvation(&self, dispatcher: &Dispatcher, since: Option<Instant>) -> Option<Starvation> {
+        let DispatcherKind::Threads(pool) = &dispatcher.place else { return None };
+        match self.starvation_now(pool) {
+            Some(now) => {
+                *pool.last_starved.lock() = Some((Instant::now(), now.clone()));
+                Some(now)
+            }
+            None => {
+                let last = pool.last_starved.lock();
+                last.as_ref().filter(|(at, _)| since.is_some_and(|since| *at >= since)).map(|(_, seen)| seen.clone())
+            }
+        }
+    }
+
+    fn starvation_now(&self, pool: &Pool) -> Option<Starvation> {
+        let held = pool.held()?;
+        let mut held_by = BTreeMap::new();
+        for id in &held.actors {
+            let cell = self.find(*id);
+            let parent = cell.as_ref().filter(|cell| cell.name().is_none()).and_then(|cell| cell.parent());
+            let named = parent.filter(|parent| parent.name().is_some());
+            *held_by.entry(self.title(named.map_or(*id, |parent| parent.id()))).or_default() += 1;
+        }
+        let options = &pool.options;
+        // Spare threads replace only those that wait through the engine. The handler that reports
+        // this has just ended its wait.
+        let spare = held.blocked > 0 && held.blocked + 1 >= options.spare_threads;
+        let (setting, value) =
+            if spare { ("spare_threads", options.spare_threads) } else { ("threads", options.threads) };
+        let name = options.name.strip_prefix("tidewire-").unwrap_or(&options.name);
+        Some(Starvation { dispatcher: name.into(), held_by, setting, value })
     }
 
     pub(crate) fn is_started(&self) -> bool {

@@ -3,18 +3,10 @@
 
 use std::cell::Cell;
 
-use crate::actor::ActorId;
-use crate::core::Core;
+use crate::actor::id::{ActorId, ActorKey};
 
 thread_local! {
     static CURRENT: Cell<(Option<ActorKey>, bool)> = const { Cell::new((None, false)) };
-}
-
-/// An actor among those of all engines of this process: ids are given by each engine anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ActorKey {
-    pub(crate) engine: u64,
-    pub(crate) id: ActorId,
 }
 
 /// The actor whose turn it is on this thread.
@@ -22,14 +14,14 @@ pub fn actor() -> Option<ActorKey> {
     CURRENT.get().0
 }
 
-/// The same, if it is one of this engine.
-pub(crate) fn actor_of(core: &Core) -> Option<ActorId> {
-    actor().filter(|key| key.engine == core.number).map(|key| key.id)
+/// The same, if it is one of the engine with this number.
+pub(crate) fn actor_of(engine: u64) -> Option<ActorId> {
+    actor().filter(|key| key.engine == engine).map(|key| key.id)
 }
 
 /// The actor of this engine in whose handler this thread is, if it handles one message at a time.
-pub(crate) fn handling(core: &Core) -> Option<ActorId> {
-    actor_of(core).filter(|_| is_handling())
+pub(crate) fn handling(engine: u64) -> Option<ActorId> {
+    actor_of(engine).filter(|_| is_handling())
 }
 
 /// True while this thread is inside the handler of the present actor.

@@ -8,8 +8,8 @@ use std::time::SystemTime;
 
 use tidewire_sync::Mutex;
 
-use crate::actor::ActorId;
-use crate::cell::AnyCell;
+use crate::actor::id::ActorId;
+use crate::cell::any_cell::AnyCell;
 use crate::error::{DeadReason, Refusal};
 use crate::guard::guarded;
 

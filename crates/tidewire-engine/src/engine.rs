@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tidewire_sync::Mutex;
 
 use crate::actor::signal::StopReason;
-use crate::cell::AnyCell;
+use crate::cell::any_cell::AnyCell;
 use crate::config::EngineConfig;
 use crate::core::Core;
 use crate::dispatch::Pool;
@@ -24,9 +24,6 @@ mod spawn;
 
 pub use build::EngineBuilder;
 pub(crate) use spawn::spawn;
-
-/// The name of the dispatcher that always exists.
-pub const DEFAULT_DISPATCHER: &str = "default";
 
 /// A running engine. Clones are the same engine; it is shut down by [`shutdown`](Engine::shutdown),
 /// or, without waiting for anything that waits, when the last clone is dropped.
@@ -112,7 +109,7 @@ impl Engine {
     /// more time than its own. Called in the handler of an actor it does not wait.
     pub fn shutdown(&self, timeout: Duration) -> ShutdownReport {
         let (now, timeout) = (Instant::now(), timeout.min(LONGEST));
-        if self.core.is_started() && !self.core.is_stopping() && crate::current::actor_of(&self.core).is_none() {
+        if self.core.is_started() && !self.core.is_stopping() && crate::current::actor_of(self.core.number).is_none() {
             self.idle().wait_until(now + idle_share(timeout));
         }
         self.inner.shutdown(true, now + timeout, None)
@@ -237,7 +234,7 @@ impl Inner {
             for cell in &actors {
                 while Arc::clone(cell).on_end(waker.clone()) {
                     let left = self.left();
-                    if left.is_zero() || crate::current::actor_of(&self.core) == Some(cell.id()) {
+                    if left.is_zero() || crate::current::actor_of(self.core.number) == Some(cell.id()) {
                         Arc::clone(cell).abandon();
                     } else {
                         thread::park_timeout(left);

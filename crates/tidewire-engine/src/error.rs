@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidewire_proto::subject::SubjectError;
 
-use crate::actor::ActorId;
+use crate::actor::id::ActorId;
 use crate::dispatch::starvation::Starvation;
 
 /// Failure of a handler: any error that can travel between threads.

@@ -43,38 +43,41 @@ mod timers;
 mod typed;
 
 pub use actor::future::Inbox;
+pub use actor::id::ActorId;
 pub use actor::options::{Mailbox, OnFailure, Overflow, Priority, SpawnOptions, Supervision};
 pub use actor::probe::Probe;
 pub use actor::signal::{Signal, StopReason};
-pub use actor::{Actor, ActorId, ActorRef, Behaviour, Context};
+pub use actor::{Actor, ActorRef, Behaviour, Context};
 pub use cell::Sent;
+pub use config::DEFAULT_DISPATCHER;
 pub use dead_letters::{DeadLetter, DeadLetters, RequeueError, StoredMessage};
 #[cfg(feature = "tokio")]
 pub use dispatch::TokioDispatcher;
 pub use dispatch::starvation::Starvation;
 pub use dispatch::{External, ThreadHooks, ThreadWrapper, Wakeup};
-pub use engine::{DEFAULT_DISPATCHER, Engine, EngineBuilder, EngineHandle, ShutdownReport};
+pub use engine::{Engine, EngineBuilder, EngineHandle, ShutdownReport};
 pub use error::{AskError, DeadReason, EngineError, Fault, Refusal, SpawnError, SubscribeError, TellError};
 pub use reply::{Pending, Reply};
 pub use statistics::idle::{Idle, IdleSnapshot};
-pub use statistics::stop_report::{Ledger, Stop, StopReport, Stopping, Stuck, WaitsForItself};
+pub use statistics::stop_future::Stopping;
+pub use statistics::stop_report::{Ledger, Stop, StopReport, Stuck, WaitsForItself};
 pub use statistics::{ActorStatistics, DispatcherStatistics, Statistics, Timings};
-pub use subjects::{Published, Subscription};
-pub use timers::{Timer, TimerOutcome};
+pub use subjects::publish::{Published, Subscription};
+pub use timers::timer::{Timer, TimerOutcome};
 
 /// For bindings to other languages: how to drive an actor whose handlers are not Rust. It changes
 /// with any version.
 #[doc(hidden)]
 pub mod raw {
-    pub use crate::actor::ActorId;
+    pub use crate::actor::id::{ActorId, ActorKey};
+    pub use crate::ask_slot::{AskEnd, AskHandle, AskState};
     pub use crate::cell::ActorCell;
     pub use crate::cell::driver::{Activation, Behaviours, Driver};
     pub use crate::cell::envelope::{Change, Envelope, Meta};
     pub use crate::config::problem::{nearest, start_of};
-    pub use crate::current::{ActorKey, acting_as, actor as current_actor};
+    pub use crate::current::{acting_as, actor as current_actor};
     pub use crate::dispatch::blocking;
     pub use crate::fork::leave_parent;
-    pub use crate::reply::{AskEnd, AskHandle, AskState};
     pub use crate::timers::Fire;
     pub use crate::timers::watch::Watch;
     pub use tidewire_sync::{Condvar, Mutex, PerProcess, forked, generation, identity, take_descriptors_of_parent};

@@ -11,12 +11,10 @@ use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use crate::actor::ActorId;
-pub use crate::ask_slot::{AskEnd, AskHandle, AskState};
-use crate::ask_slot::{AskSlot, SlotView};
+use crate::actor::id::ActorId;
+use crate::ask_slot::{AskEnd, AskHandle, AskSlot, AskState, SlotView};
 use crate::core::Core;
 use crate::current;
-use crate::dispatch::starvation::of_dispatcher;
 use crate::error::{AskError, Fault};
 use crate::timers::Fire;
 use crate::timers::clock;
@@ -170,9 +168,11 @@ fn edge<T>(slot: &AskSlot<T>) -> Result<Option<Edge>, AskError> {
         return Ok(None);
     }
     let Some(core) = slot.home.upgrade() else { return Ok(None) };
-    let Some(asker) = current::handling(&core) else { return Ok(None) };
+    let Some(asker) = current::handling(core.number) else { return Ok(None) };
     let target = slot.actor();
-    core.rings.add(&core, asker, target)?;
+    if let Err(ring) = core.rings.add(asker, target) {
+        return Err(AskError::Cycle { path: ring.into_iter().map(|id| core.title(id)).collect() });
+    }
     Ok(Some(Edge { asker, target, core }))
 }
 
@@ -182,7 +182,7 @@ fn counted<T>(slot: &AskSlot<T>, mut value: Result<T, AskError>) -> Result<T, As
     {
         core.ask_timeouts.fetch_add(1, Ordering::Relaxed);
         let begun = Instant::now().checked_sub(*after);
-        *starved = core.find(*actor).and_then(|cell| of_dispatcher(&core, cell.place(), begun)).map(Box::new);
+        *starved = core.find(*actor).and_then(|cell| core.starvation(cell.place(), begun)).map(Box::new);
     }
     value
 }

@@ -1,6 +1,7 @@
 //! Statistics of actors and dispatchers, taken while they run.
 
 pub mod idle;
+pub mod stop_future;
 pub mod stop_report;
 
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 
 use tidewire_core::histogram::Histogram;
 
-use crate::actor::ActorId;
+use crate::actor::id::ActorId;
 use crate::dispatch::starvation::Starvation;
 use crate::error::DeadReason;
 

@@ -3,7 +3,7 @@
 use tidewire_core::backoff::Backoff;
 use tidewire_core::restart::RestartWindow;
 
-use crate::actor::ActorId;
+use crate::actor::id::ActorId;
 use crate::actor::options::Supervision;
 
 pub(crate) struct Restarts {

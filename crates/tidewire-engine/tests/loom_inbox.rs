@@ -132,17 +132,3 @@ fn a_stop_loses_nothing_that_was_accepted() {
         assert_eq!(*actor.turn.lock().unwrap(), actor.inbox.lock().unwrap().accepted);
     });
 }
-
-#[test]
-fn a_timer_is_fired_or_cancelled_never_both_never_neither() {
-    loom::model(|| {
-        // The wheel: whoever takes the entry out of it decides how the timer ends.
-        let wheel = Arc::new(Mutex::new(Some(())));
-        let fires = {
-            let wheel = Arc::clone(&wheel);
-            thread::spawn(move || wheel.lock().unwrap().take().is_some())
-        };
-        let cancelled = wheel.lock().unwrap().take().is_some();
-        assert_ne!(fires.join().unwrap(), cancelled);
-    });
-}

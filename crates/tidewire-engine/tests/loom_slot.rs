@@ -13,16 +13,18 @@ mod ask_slot;
 mod sync;
 
 mod actor {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct ActorId(u64);
+    pub mod id {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct ActorId(u64);
 
-    impl ActorId {
-        pub const fn new(id: u64) -> Self {
-            Self(id)
-        }
+        impl ActorId {
+            pub const fn new(id: u64) -> Self {
+                Self(id)
+            }
 
-        pub fn get(self) -> u64 {
-            self.0
+            pub fn get(self) -> u64 {
+                self.0
+            }
         }
     }
 }
@@ -34,7 +36,7 @@ mod core {
 mod error {
     use std::time::Duration;
 
-    use super::actor::ActorId;
+    use super::actor::id::ActorId;
 
     pub type Fault = String;
 
@@ -89,7 +91,7 @@ mod timers {
 
     pub trait Fire {
         fn fire(self: std::sync::Arc<Self>);
-        fn abandoned(&self, _actor: super::actor::ActorId) {}
+        fn abandoned(&self, _actor: super::actor::id::ActorId) {}
         fn due(&self) -> Due;
         fn waits(&self) -> bool;
     }
@@ -106,7 +108,7 @@ use std::sync::Weak;
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use actor::ActorId;
+use actor::id::ActorId;
 use ask_slot::{AskEnd, AskHandle, AskSlot, AskState, SlotView};
 use error::AskError;
 use loom::sync::Notify;

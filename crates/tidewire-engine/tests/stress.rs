@@ -231,30 +231,6 @@ fn every_message_accepted_while_stopping_is_in_the_ledger() {
     }
 }
 
-#[test]
-fn an_actor_that_always_fails_does_bounded_work_and_disturbs_nobody() {
-    let engine = engine(2);
-    let calls = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&calls);
-    let broken = engine
-        .spawn_fn(move |_: u64, _| {
-            counted.fetch_add(1, SeqCst);
-            Err("broken".into())
-        })
-        .unwrap();
-    let fine = engine.spawn_fn(|_: u64, _| Ok(())).unwrap();
-    for n in 0..5_000 {
-        broken.send_blocking(n).unwrap();
-        fine.send_blocking(n).unwrap();
-    }
-    let failed = broken.stop(drain()).wait().unwrap().ledger;
-    let healthy = fine.stop(drain()).wait().unwrap().ledger;
-    assert_eq!((failed.handled, failed.dead_lettered), (0, 5_000));
-    assert_eq!(healthy.handled, 5_000);
-    assert_eq!(calls.load(SeqCst), 5_000);
-    assert_eq!(engine.dead_letters().len(), 5_000);
-}
-
 // Promises: P6.10.
 #[test]
 fn a_constant_subscriber_misses_nothing_while_others_come_and_go() {

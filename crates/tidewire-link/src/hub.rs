@@ -153,6 +153,11 @@ impl HubHandle {
         !self.shared.bridged.swap(true, Ordering::AcqRel)
     }
 
+    /// Notes that the connection to other nodes, at this place, is lost. None: they are met again.
+    pub fn set_lost(&self, place: Option<&str>) {
+        self.shared.hub.lock().set_lost(place);
+    }
+
     /// Tells all nodes that no new calls are taken.
     pub fn goodbye(&self) {
         self.shared.hub.lock().goodbye();

@@ -58,7 +58,7 @@ pub(crate) async fn fetch(
             () = dropped.notified() => None,
         };
         let Some(end) = ended else {
-            puller.close(&mut taken).await;
+            puller.close(&shared.connection, &mut taken).await;
             return Ok(handed(shared, stream, consumer, taken).await);
         };
         let clean = end.is_clean();

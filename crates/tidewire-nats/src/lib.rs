@@ -42,6 +42,7 @@ use tidewire_backend::home::{Answer, Home, HomeResult};
 pub use clock::now;
 pub use cluster::{Bridge, BridgeError, BridgeOptions};
 pub use home::Nats;
+pub use pull::unsubscribe;
 pub use settings::{Login, Settings, Tls};
 
 /// Connects to the servers of a URL: `nats://user:password@host:4222`; [`Settings`] has its

@@ -8,12 +8,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use async_nats::{Message, StatusCode, Subscriber};
-use futures_util::StreamExt;
+use async_nats::{Message, StatusCode, Subscriber, UnsubscribeError};
+use bytes::Bytes;
+use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::json;
 use tidewire_backend::home::{Delivery, HomeError, HomeErrorKind, HomeResult};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::connection::Connection;
 
@@ -201,12 +202,13 @@ impl Puller {
     }
 
     /// Ends the request at the server, and takes the messages that were on their way.
-    pub async fn close(mut self, taken: &mut Vec<Message>) {
-        if self.messages.drain().await.is_err() {
+    pub async fn close(mut self, connection: &Connection, taken: &mut Vec<Message>) {
+        if unsubscribe(&mut self.messages).await.is_err() {
             return;
         }
-        let until = Instant::now() + CLOSE_TIMEOUT;
-        while let Ok(Some(message)) = timeout_at(until, self.messages.next()).await {
+        let passed = connection.client.request(connection.subject("INFO"), Bytes::new());
+        drop(timeout(CLOSE_TIMEOUT, passed).await);
+        while let Some(Some(message)) = self.messages.next().now_or_never() {
             if message.status.is_none() {
                 taken.push(message);
             }
@@ -217,6 +219,18 @@ impl Puller {
     pub async fn pause(until: Instant) {
         sleep_until((Instant::now() + Duration::from_millis(50)).min(until)).await;
     }
+}
+
+/// Ends a subscription at the server, and keeps it open here for messages on their way. The answer
+/// of a later request comes after all of them.
+///
+/// `Subscriber::drain` forgets the subscription before the server has read the command. A limit of
+/// more digits than the server reads ends the subscription there at once, and never here.
+///
+/// # Errors
+/// If the connection was closed.
+pub async fn unsubscribe(subscriber: &mut Subscriber) -> Result<(), UnsubscribeError> {
+    subscriber.unsubscribe_after(u64::MAX).await
 }
 
 impl End {

@@ -20,9 +20,9 @@ async def test_no_schedule_of_cancelled_fetches_ends_an_event(kind: str, seed: i
     chosen, count = random.Random(seed), 60
     async with nodes(kind, tmp_path) as (one, other):
         stream = await one.stream("orders", subjects=["orders.>"])
-        await stream.consumer("billing", start="all", max_deliver=2, ack_wait=20.0)
+        await stream.consumer("billing", start="all", max_deliver=2, ack_wait=600.0)
         consumer = await (await other.find_stream("orders")).consumer(
-            "billing", start="all", max_deliver=2, ack_wait=20.0
+            "billing", start="all", max_deliver=2, ack_wait=600.0
         )
 
         async def publish() -> None:

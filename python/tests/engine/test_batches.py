@@ -73,13 +73,18 @@ def test_a_batch_that_fails_becomes_one_dead_letter_for_each_message(node: tw.No
     assert ledger.balanced
 
 
-def test_a_batch_is_handed_out_again_in_order_and_before_what_came_later(node: tw.Node, gathered: Any) -> None:
-    ref, attempts, gate = gathered(failures=1, supervision=tw.Supervision(max_deliveries=2))
+@pytest.mark.parametrize("on_failure", ["resume", "restart"])
+def test_a_batch_is_handed_out_again_in_order_and_before_what_came_later(
+    node: tw.Node, gathered: Any, on_failure: Any
+) -> None:
+    policy = tw.Supervision(on_failure, max_deliveries=2, backoff_ms=0)
+    ref, attempts, gate = gathered(failures=1, supervision=policy)
     asked = ref.ask("later")
     gate.set()
     assert asked.wait() == ("received", "later", 2)
     assert attempts == [[1, 2, 3, 4, 5]] * 2
     assert len(node.dead_letters) == 0
+    assert ref.statistics()["restarts"] == (on_failure == "restart")
     assert node.sync.stop(ref).handled == 7
 
 
@@ -90,16 +95,6 @@ def test_a_batch_alone_in_its_mailbox_is_handed_out_again_at_once(node: tw.Node,
     assert attempts == [[1, 2, 3, 4, 5]] * 2
     assert [letter.message for letter in node.dead_letters.list()] == [1, 2, 3, 4, 5]
     assert (ledger.handled, ledger.dead_lettered) == (1, 5)
-
-
-def test_messages_of_a_restarted_actor_are_handed_out_again_in_order(node: tw.Node, gathered: Any) -> None:
-    policy = tw.Supervision("restart", max_deliveries=2, backoff_ms=0)
-    ref, attempts, gate = gathered(failures=1, supervision=policy)
-    asked = ref.ask("later")
-    gate.set()
-    assert asked.wait() == ("received", "later", 2)
-    assert attempts == [[1, 2, 3, 4, 5]] * 2
-    assert ref.statistics()["restarts"] == 1
 
 
 def test_a_batch_that_stops_its_actor_loses_nothing_silently(node: tw.Node, gathered: Any) -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -170,3 +175,86 @@ async def test_many_handlers_that_fail_make_few_lines(caplog: pytest.LogCaptureF
     told = lines(caplog, logging.ERROR)
     assert len(told) == 21
     assert told[-1] == "30 handlers more failed 60 times"
+
+
+async def test_records_have_their_event_and_the_fields_of_the_reference(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "tidewire")
+    page = Path(__file__).resolve().parents[3] / "docs/reference/log-events.md"
+    rows = re.findall(r"^\| `([\w.]+)` \| [\w ]+ \| (.*?) \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+    async with tw.Node(name="center") as hub:
+        url = hub.listen("tide://127.0.0.1:0").url
+        async with tw.Node(url, name="till") as till:
+            await till.serve(Pricing(), instance="one")
+            for _ in range(3):
+                with pytest.raises(KeyError):
+                    await hub.client("pricing").quote("Y")
+    records = {vars(record)["event_name"]: record for record in caplog.records}
+    own = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "event_name"}
+    of_first = {"title", "node", "service", "method", "instance"}
+    for name, fields in rows:
+        if record := records.pop(name, None):
+            assert record.name == f"tidewire.{name.partition('.')[0]}"
+            assert {*vars(record)} - own - of_first <= {*re.findall(r"\w+", fields)}, name
+            assert vars(record).get("node") in {None, "till", "center"}
+            assert not name.startswith("call.") or of_first <= {*vars(record)}
+            assert name != "link.joined" or (vars(record)["hub"], vars(record)["url"]) == ("center", url)
+            assert name != "call.failed" or re.fullmatch(r"[0-9a-f]{32}", vars(record)["trace_id"])
+            assert name != "call.failed_again" or vars(record)["count"] == 2
+    assert not records, "events without a row"
+
+
+def test_a_hub_prints_the_fields_as_json() -> None:
+    command = [sys.executable, "-m", "tidewire", "up", "--listen", "tide://127.0.0.1:0", "--log-format", "json"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as hub:
+        assert hub.stderr is not None
+        listening = next(
+            record for record in map(json.loads, hub.stderr) if record.get("event_name") == "hub.listening"
+        )
+        hub.terminate()
+        hub.communicate(timeout=PATIENCE)
+    assert listening["url"].startswith("tide://127.0.0.1:") and listening["node"] in listening["message"]
+    assert (listening["level"], listening["logger"]) == ("info", "tidewire.hub")
+
+
+async def test_structlog_renders_the_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    structlog = pytest.importorskip("structlog", reason="structlog is not installed")
+    before = [structlog.stdlib.add_log_level, structlog.stdlib.ExtraAdder()]
+    handler = logging.StreamHandler(sys.stdout)
+    renderer = structlog.processors.JSONRenderer()
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processor=renderer, foreign_pre_chain=before))
+    printed = [json.loads(line) for line in await served_with(handler, capsys)]
+    started = next(line for line in printed if line.get("event_name") == "service.started")
+    assert started["event"] == "till: serves 'pricing', instance 'one'" and started["level"] == "info"
+    assert (started["node"], started["service"], started["instance"]) == ("till", "pricing", "one")
+
+
+async def test_loguru_takes_text_and_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    loguru = pytest.importorskip("loguru", reason="loguru is not installed")
+
+    class Intercepted(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            to = loguru.logger.bind(**vars(record)).opt(exception=record.exc_info)
+            to.log(record.levelname, record.getMessage())
+
+    loguru.logger.remove()
+    sink = loguru.logger.add(lambda text: print(text, end=""), format="{level} {extra[event_name]} {message}")
+    try:
+        printed = await served_with(Intercepted(), capsys)
+    finally:
+        loguru.logger.remove(sink)
+    assert "INFO service.started till: serves 'pricing', instance 'one'" in printed
+
+
+async def served_with(handler: logging.Handler, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines that a handler prints for a node that serves."""
+    logger = logging.getLogger("tidewire")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        async with tw.Node(name="till") as node:
+            await node.serve(Pricing(), instance="one")
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    return capsys.readouterr().out.splitlines()

@@ -197,12 +197,6 @@ class Programs:
         program.expect("ready")
         return program
 
-    def caller_of_late(self, url: str, name: str = "caller", service: str = "late") -> Program:
-        """Run a node that waits for a service that is not there yet, and calls it once."""
-        program = self.run(PROGRAMS, "late", url, name, service, "label")
-        program.expect("ready")
-        return program
-
     def reader(self, url: str, name: str = "reader", service: str = "workshop") -> Program:
         """Run a node that reads an endless stream."""
         program = self.run(PROGRAMS, "read", url, name, service, "")
@@ -215,12 +209,6 @@ class Programs:
         """
         program = self.run(PROGRAMS, "hear", url, name)
         program.expect("ready")
-        return program
-
-    def run_at(self, before: list[str], *arguments: str) -> Program:
-        """Run one of the programs behind another command, such as one that enters a network."""
-        program = Program(PROGRAMS, *arguments, before=before)
-        self._all.append(program)
         return program
 
     def run(self, *arguments: str, env: dict[str, str] | None = None) -> Program:

@@ -14,9 +14,9 @@ from tidewire._campaigns.group import Options, WorkerGroup
 from tidewire._campaigns.process import WorkerProcess
 from tidewire._campaigns.store import shown, url_of
 from tidewire._campaigns.supervisor import LOOK_S, STOP_S, Deaths, checked_workers, refusal_of, stopped_by
+from tidewire._log import log
 from tidewire.errors import CampaignError, StoreUnavailable
 
-_log = logging.getLogger("tidewire._campaigns")
 _OPEN_AGAIN_S = 2.0
 _WORK_WAIT_S = 1.0
 """A worker that has had nothing to run for so long leaves its campaign, and may serve another."""
@@ -57,10 +57,11 @@ def serve(
     connection = _opened(options)
     only = None if campaign is None else connection.find(str(campaign))
     server = Server(connection, options, only)
-    _log.info("serves campaigns of %s with %d processes", shown(options.store), options.workers)
+    text, store = "serves campaigns of %(store)s with %(workers)d processes", shown(options.store)
+    log.info("campaign.serving", text, store=store, workers=options.workers)
     with stopped_by(server.stop, signal.SIGTERM, signal.SIGINT):
         server.run()
-    _log.info("serves campaigns of %s no longer", shown(options.store))
+    log.info("campaign.serving_ended", "serves campaigns of %(store)s no longer", store=store)
 
 
 def _opened(options: Options) -> CampaignStore:
@@ -73,7 +74,8 @@ def _opened(options: Options) -> CampaignStore:
             left = until - time.monotonic()
             if left <= 0:
                 raise
-            _log.warning("waits for the store for up to %.0f s: %s", left, error)
+            text = "waits for the store for up to %(left_s).0f s: %(error)s"
+            log.warning("campaign.store_away", text, left_s=left, error=error)
             time.sleep(min(_OPEN_AGAIN_S, left))
 
 
@@ -150,7 +152,12 @@ class Server:
             number = min(open_to, key=lambda number: (counts[number], number))
             served = self._served[number]
             group.start(number, served.timeout_us, _WORK_WAIT_S)
-            _log.info("%s: process %d joins", served.title, group.workers[-1].pid)
+            log.info(
+                "campaign.worker_joined",
+                "%(campaign)s: process %(pid)d joins",
+                campaign=served.title,
+                pid=group.workers[-1].pid,
+            )
 
     def _rest(self, busy: bool) -> None:
         """Sleep: until something happens to a worker, or in an idle server until the store has
@@ -168,7 +175,9 @@ class Server:
         if worker.code == 0:
             served.in_vain = 0 if worker.ended_runs else min(served.in_vain + 1, len(_AGAIN_S) - 1)
             served.not_before = now + _AGAIN_S[served.in_vain]
-            _log.info("%s: process %d has left", served.title, worker.pid)
+            log.info(
+                "campaign.worker_left", "%(campaign)s: process %(pid)d has left", campaign=served.title, pid=worker.pid
+            )
             self._log_campaign(worker.campaign)
             return
         self._lost(worker)
@@ -184,12 +193,14 @@ class Server:
             served.not_before = now + LOOK_S
         except Exception as error:  # noqa: BLE001
             served.refused = True
-            _log.error("%s is not served: %s", served.title, error, exc_info=_cause(error))
+            text = "%(campaign)s is not served: %(error)s"
+            log.error("campaign.refused", text, exc_info=_cause(error), campaign=served.title, error=error)
 
     def _lost(self, worker: WorkerProcess, *, overtime: bool = False) -> None:
         how = "its run was over its time limit" if overtime else worker.how()
         run = "" if worker.run is None else f" in run {worker.run:,}"
-        _log.warning("%s: process %d was lost%s: %s", self._served[worker.campaign].title, worker.pid, run, how)
+        text, title = f"%(campaign)s: process %(pid)d was lost{run}: %(reason)s", self._served[worker.campaign].title
+        log.warning("campaign.worker_lost", text, campaign=title, pid=worker.pid, run=worker.run, reason=how)
         self._group.lost(worker, overtime=overtime)
 
     def _log_progress(self) -> None:
@@ -201,7 +212,7 @@ class Server:
 
     def _log_campaign(self, number: int) -> None:
         served = self._served[number]
-        if not _log.isEnabledFor(logging.INFO):
+        if not log.logger("campaign").isEnabledFor(logging.INFO):
             return
         status = self._group.patiently(lambda: self._group.store.status(number))
         ended = status["done"] + status["failed"] + status["quarantined"]
@@ -209,7 +220,9 @@ class Server:
             served.ended = ended
             runs = f"{status['done']:,} of {status['runs']:,} runs are done"
             bad = f"{status['failed']:,} failed, {status['quarantined']:,} quarantined"
-            _log.info("%s is %s: %s, %s", served.title, status["state"], runs, bad)
+            text = f"%(campaign)s is %(state)s: {runs}, {bad}"
+            fields = {"state": status["state"], "runs": status["runs"], "done": status["done"]}
+            log.info("campaign.progress", text, campaign=served.title, failed=status["failed"], **fields)
 
 
 def _cause(error: Exception) -> Any:

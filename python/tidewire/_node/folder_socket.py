@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidewire._binding import HomeServer, Hub
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire.errors import TidewireError
 from tidewire.links.connection_ends import ConnectionEnds
 
@@ -30,11 +30,17 @@ def open_socket(node: Node, folder: StreamHome, path: Path) -> ConnectionEnds:
     ends = ConnectionEnds()
     settings = {**node.links.to_dict(), "hub_links": LINKS_MAX + 1}
     try:
-        ends.hub = Hub(node.name, [], settings, lambda line, _: logger.debug("%s: %s", SOCKET, line))
+        ends.hub = Hub(
+            node.name,
+            [],
+            settings,
+            lambda line, _: log.debug("hub.notice", "%(service)s: %(line)s", service=SOCKET, line=line),
+        )
         ends.link = ends.hub.join(node.name, None, settings)
         ends.home = HomeServer(ends.link, node._engine, node.name, folder, str(path))
         ends.places.append(ends.hub.listen_to_own_user(str(path / SOCKET)))
     except TidewireError as error:
         ends.close()
-        logger.info("%s: %s: commands can't look at it while it is open: %s", node.name, path, error)
+        text = "%(node)s: %(path)s: commands can't look at it while it is open: %(error)s"
+        log.info("home.socket_failed", text, node=node.name, path=path, error=error)
     return ends

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tidewire._binding import ChangeCounter
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire._numbers import check_seconds
 from tidewire.errors import AskCycle, InvalidArgument
 
@@ -143,7 +143,8 @@ def log_waiting(node: Node, until: float | None, what: str, after_s: float) -> I
             most = "" if until is None else f" up to {max(0.0, until - monotonic()):.1f} s"
             loop = node._loop
             cause = "" if loop is None or loop.is_running() else _NOT_RUNNING
-            logger.warning("%s: waits%s for %s: %s%s", node.name, most, what, shortened(names), cause)
+            text = f"%(node)s: waits{most} for %(waits_for)s: %(names)s{cause}"
+            log.warning("node.stop_waits", text, node=node.name, waits_for=what, names=shortened(names))
 
     # Not a timer of the loop: a handler may block that.
     timer = threading.Timer(after_s, tell)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire._node.services import Services
 from tidewire._urls import is_nats
 from tidewire.errors import HomeError, InvalidArgument, NotFound, SettingsDiffer, Unauthorized
@@ -395,7 +395,9 @@ class Streams(Services):
             if self._folder is None:
                 folder = StreamHome.open_folder(os.fspath(self._data))
                 for notice in folder.notices():
-                    logger.warning("%s: %s: %s", self.name, self._data, notice)
+                    log.warning(
+                        "home.notice", "%(node)s: %(path)s: %(line)s", node=self.name, path=self._data, line=notice
+                    )
                 if self._stopped:
                     folder.close()
                     self._check()
@@ -455,7 +457,7 @@ class Streams(Services):
         try:
             return HomeServer(link, self._engine, self.name, self._folder, os.fspath(self._data))
         except Unauthorized as refused:
-            logger.warning("%s: %s", self.name, refused)
+            log.warning("home.refused", "%(node)s: %(error)s", node=self.name, error=refused)
             return None
 
     def _end_consumers(self) -> list[LoopWork]:
@@ -488,4 +490,5 @@ class Streams(Services):
             try:
                 folder.close()
             except HomeError as error:
-                logger.warning("%s: %s: it was not closed cleanly: %s", self.name, self._data, error)
+                text = "%(node)s: %(path)s: it was not closed cleanly: %(error)s"
+                log.warning("home.close_failed", text, node=self.name, path=self._data, error=error)

@@ -209,6 +209,7 @@ class Subjects(Actors, Services):
 
         Raises:
             NoResponders: if nobody is subscribed.
+            LinkLost: in its place while the connection to the hub or to NATS is lost.
             AskTimeout: if no reply came within ``timeout`` seconds; without it, the configuration's
                 ``ask_timeout_ms``.
         """

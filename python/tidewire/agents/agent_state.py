@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from tidewire._handlers import GivenUp
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire.agents.message import EXPIRES, HAS_RECEIPT, IS_AGAIN, IS_ASKED, IS_CONTEXT, Message, raw
 from tidewire.errors import MessageExpired
 
@@ -159,7 +159,9 @@ class AgentState:
     def _again(self, message: Message, wait_s: float, error: BaseException) -> None:
         again = msgspec.structs.replace(message, delivery=message.delivery + 1, flags=message.flags | IS_AGAIN)
         self.retried += 1
-        logger.debug("%s: attempt %d failed, again in %.3f s: %s", self.id, message.delivery, wait_s, _text(error))
+        text = "%(agent)s: attempt %(attempt)d failed, again in %(wait_s).3f s: %(error)s"
+        fields = {"node": self.node.name, "agent": self.id, "attempt": message.delivery, "error": _text(error)}
+        log.debug("agent.message_retried", text, **fields, wait_s=wait_s)
         # Not later than the timer fires: what it finds waits no more.
         due = monotonic() + wait_s
         timer = self.node.schedule(wait_s, self.ref, again, priority=message.priority)
@@ -192,7 +194,9 @@ class AgentState:
         depth = self.ref.outstanding
         if depth >= self.warning_level and not self.warned:
             self.warned = True
-            logger.warning("%s: %s messages wait, the warning level is %s", self.id, depth, self.warning_level)
+            text = "%(agent)s: %(waiting)s messages wait, the warning level is %(limit)s"
+            fields = {"node": self.node.name, "agent": self.id, "waiting": depth, "limit": self.warning_level}
+            log.warning("agent.queue_long", text, **fields)
         elif self.warned and depth <= self.warning_level // 2:
             self.warned = False
 

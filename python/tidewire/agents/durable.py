@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tidewire import _limits
 from tidewire._binding import AgentInbox, ChangeCounter
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire._runtime.blocking_portal import LoopCall
 from tidewire._runtime.futures import ended_within
 from tidewire.agents import form, inbox_store, state_transaction
@@ -80,6 +80,7 @@ class Durable:
         self.mode, self.target = mode, target
         self.rests = ChangeCounter()
         self.title = f"durable agent {agent.id!r}"
+        self._names = {"title": self.title, "node": agent_state.node.name, "agent": agent.id}
         self.arrivals: dict[int, Arrival] = {}
         self._agent, self._agent_state, self._node = agent, agent_state, agent_state.node
         self._concurrency, self._enter = concurrency, enter
@@ -187,11 +188,13 @@ class Durable:
                 await self._open()
                 wait_s = 0.0
                 await self._work()
-                logger.warning("%s: its lease was lost: another process may have it", self.title)
+                text = "%(title)s: its lease was lost: another process may have it"
+                log.warning("agent.lease_lost", text, **self._names)
             # The process tries again after every error: some process has to have the agent.
             except Exception as error:  # noqa: BLE001
                 if not wait_s:
-                    logger.warning("%s: it can't go on, and begins anew: %s", self.title, error)
+                    text = "%(title)s: it can't go on, and begins anew: %(error)s"
+                    log.warning("agent.failed", text, **self._names, error=error)
                 wait_s = min(max(_FIRST_WAIT_S, 2 * wait_s), _LONGEST_WAIT_S)
             finally:
                 await self._close()
@@ -225,7 +228,8 @@ class Durable:
         await self.write()
         await agent_state.ref.ask(state_transaction.BEGIN, None)
         self._enter()
-        logger.info("%s: it is active here, with fence %d", self.title, self.lease.fence)
+        text = "%(title)s: it is active here, with fence %(fence)d"
+        log.info("agent.activated", text, **self._names, fence=self.lease.fence)
         self.rests.ring()
 
     async def _work(self) -> None:
@@ -276,7 +280,8 @@ class Durable:
         for sequence in self._inbox.open():
             found = [event async for event in stream.read(start=sequence, stop=sequence)]
             if not found:
-                logger.error("%s: message %d is gone from its inbox, and is left out", self.title, sequence)
+                text = "%(title)s: message %(sequence)d is gone from its inbox, and is left out"
+                log.error("agent.message_lost", text, **self._names, sequence=sequence)
                 self._inbox.done(sequence)
             for event in found:
                 await self._take(event)
@@ -348,7 +353,8 @@ class Durable:
             await self._given_up(event, attempts, reason, error)
             return
         agent_state.retried += 1
-        logger.debug("%s: attempt %d at message %d failed: %r", self.title, attempts, event.sequence, error)
+        text, sequence = "%(title)s: attempt %(attempt)d at message %(sequence)d failed: %(error)r", event.sequence
+        log.debug("agent.message_retried", text, **self._names, attempt=attempts, sequence=sequence, error=error)
         again = asyncio.get_running_loop().call_later(agent_state.retry.wait_s(attempts), self._again, event)
         self._later[event.sequence] = again
         self._write_soon()
@@ -376,7 +382,8 @@ class Durable:
         await self._call_until_stored(lambda: bucket.put(inbox_store.dead_key(agent_state.id, event.sequence), letter))
         if holding != self._holding:
             return
-        logger.error("%s: message %d is a dead letter: %s: %s", self.title, event.sequence, reason, error_text)
+        text, sequence = "%(title)s: message %(sequence)d is a dead letter: %(reason)s: %(error)s", event.sequence
+        log.error("agent.dead_letter", text, **self._names, sequence=sequence, reason=reason, error=error_text)
         self._dead.append(event.sequence)
         while len(self._dead) > _limits.AGENT_DEAD_LETTERS.default:
             await bucket.delete(inbox_store.dead_key(agent_state.id, self._dead.pop(0)), purge=True)
@@ -571,7 +578,8 @@ class Durable:
                     await self._store.post(to, data, f"{sender}.{number}", headers)
                 except TidewireError as error:
                     if not refused and not wait_s:
-                        logger.warning("%s: what it sent to %r waits: %s", self.title, to, error)
+                        text = "%(title)s: messages to %(to)r wait: %(error)s"
+                        log.warning("agent.outbox_waits", text, **self._names, to=to, error=error)
                     refused.add(to)
                 else:
                     del self._outbox[number]

@@ -7,7 +7,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidewire import _handlers
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire.agents import handlers
 from tidewire.agents.agent import Agent
 from tidewire.agents.handlers import Handler, Table
@@ -76,7 +76,9 @@ class AgentWorker:
         try:
             self._hook(self._stopped)
         except Exception as error:  # noqa: BLE001
-            logger.error("stopped failed in a worker of a pool: %s", error, exc_info=error)
+            log.error(
+                "pool.stop_hook_failed", "stopped failed in a worker of a pool: %(error)s", exc_info=error, error=error
+            )
 
     def handle(self, payload: Any, given: Message | Fields | None = None) -> Any:
         """Handle a message: given itself, as its fields, or as nothing but a payload."""

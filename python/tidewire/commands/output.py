@@ -27,6 +27,7 @@ LogFormat = Annotated[
 _NOT_REACHABLE = (tw.LinkLost, tw.StoreUnavailable, tw.HomeUnavailable)
 _ESCAPES = "tidewire.escape"
 _DEFAULTS = ("strict", "surrogateescape")
+_OWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
 def escape_in(stream: Any) -> None:
@@ -86,7 +87,10 @@ class _LogLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         if not self._is_json:
             return super().format(record)
-        data = {"time": self.formatTime(record), "level": record.levelname.lower(), "message": record.getMessage()}
+        data = {"time": self.formatTime(record), "level": record.levelname.lower(), "logger": record.name}
+        data["message"] = record.getMessage()
+        # Fields of the record come after those that each record has.
+        data = {**{key: value for key, value in vars(record).items() if key not in _OWN}, **data}
         return as_json({**data, "traceback": self.formatException(record.exc_info)} if record.exc_info else data)
 
 

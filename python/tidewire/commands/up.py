@@ -15,7 +15,7 @@ from typing import Any
 
 import tidewire as tw
 from tidewire._binding import ChangeCounter
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire._runtime import steps
 from tidewire._urls import is_secured, without_secrets
 from tidewire.commands.hub_file import HubSettings
@@ -151,7 +151,7 @@ def _drain(node: tw.Node, until: float, signals: _StopSignals) -> None:
     connection.goodbye()
     if connection.open_calls:
         waits = f"it waits for those that pass through it ({connection.open_calls}) until a second signal"
-        logger.warning("%s: takes no new calls; %s", node.name, waits)
+        log.warning("hub.draining", "%(node)s: takes no new calls; %(waits)s", node=node.name, waits=waits)
 
     def drain() -> None:
         with contextlib.suppress(tw.TidewireError):

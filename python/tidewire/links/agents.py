@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire import _limits
 from tidewire._binding import RemoteMessage, agent_subject
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire.agents.agent import Agent
 from tidewire.agents.message import EXPIRES, HAS_RECEIPT, IS_CONTEXT, Message
 from tidewire.agents.receipt import Receipt
@@ -72,9 +72,8 @@ class RemoteAgents:
         try:
             directory.add(agent)
         except NameTaken:
-            logger.warning(
-                "agent %r of node %r is not found from here: one of that id is known already", agent.id, node
-            )
+            text = "agent %(agent)r of node %(peer)r is not found from here: one of that id is known already"
+            log.warning("agent.id_taken", text, node=self._connection.node.name, agent=agent.id, peer=node)
             return False
         self._remote[agent.id] = agent
         return True

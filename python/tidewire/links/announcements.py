@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire.errors import WireError
 from tidewire.services.contract.info import ServiceInfo
 from tidewire.services.contract.names import short
@@ -89,7 +89,8 @@ def described(info: ServiceInfo) -> dict[str, str]:
     text = json.dumps(told, separators=(",", ":"))
     for kind in ("commands", "methods"):
         if len(text.encode()) > _FIELD_BYTES_MAX and (told[kind] or kind == "methods"):
-            logger.warning("service %r: the schemas of its %s are too long to be listed: left out", info.name, kind)
+            text = "service %(service)r: the schemas of its %(kind)s are too long to be listed: left out"
+            log.warning("service.schemas_left_out", text, service=info.name, kind=kind)
             told[kind] = [{**one, "parameters": {}, "result": {}} for one in told[kind]]
             told["events"] = told["events"] if kind == "commands" else []
             text = json.dumps(told, separators=(",", ":"))
@@ -143,13 +144,14 @@ class Reader:
         """Count an entry that is of no use. Of many, few are logged."""
         self.skipped += 1
         if self.skipped & (self.skipped - 1) == 0:
-            logger.warning(
-                "%s: what node %s says on %s is skipped, %d so far: %s",
-                self._node,
-                short(entry.node),
-                short(entry.pattern),
-                self.skipped,
-                short(problem),
+            log.warning(
+                "link.announcement_skipped",
+                "%(node)s: what node %(peer)s says on %(subject)s is skipped, %(count)d so far: %(error)s",
+                node=self._node,
+                peer=short(entry.node),
+                subject=short(entry.pattern),
+                count=self.skipped,
+                error=short(problem),
             )
 
 

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import Hub, Link, RemoteCall, service_subject
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire._urls import without_secrets
 from tidewire.errors import InvalidArgument, LinkLost, NodeStopped
 from tidewire.links import announcements
@@ -177,9 +177,10 @@ class Connection:
             VersionMismatch: if the hub speaks another version.
         """
         node = self.node
-        links, log = node.links.to_dict(), _log(node.name)
-        self.ends.link = Link.join(url, node.name, token, links, log, self._secret, certificates(tls))
-        logger.info("%s: has joined the hub %r at %s", node.name, self.hub_name, url)
+        links, notice = node.links.to_dict(), _log(node.name)
+        self.ends.link = Link.join(url, node.name, token, links, notice, self._secret, certificates(tls))
+        text = "%(node)s: has joined the hub %(hub)r at %(url)s"
+        log.info("link.joined", text, node=node.name, hub=self.hub_name, url=url)
 
     def bridge(self, url: str) -> None:
         """Become a hub that reaches the other nodes of a cluster over NATS, and block until those
@@ -202,7 +203,7 @@ class Connection:
             raise
         self.ends.hub, self.ends.bridge = hub, bridge
         hub.tell(node._engine.change_counter)
-        logger.info("%s: has joined the cluster at %s", node.name, without_secrets(url))
+        log.info("link.joined", "%(node)s: has joined the cluster at %(url)s", node=node.name, url=without_secrets(url))
 
     def listen(self, url: str, tokens: list[Any], insecure: bool, tls: Tls | None = None) -> Listening:
         """Become a hub, or open one more place where others can join.
@@ -278,7 +279,7 @@ class Connection:
         node = self.node
         self.ends.link = hub.join(node.name, tokens[0][0] if tokens else None, node.links.to_dict())
         self.ends.hub, self._tokens = hub, tokens
-        logger.info("%s: is a hub, and listens at %s", node.name, url)
+        log.info("hub.listening", "%(node)s: is a hub, and listens at %(url)s", node=node.name, url=url)
         hub.tell(node._engine.change_counter)
         self._open()
         # The subscriber receives everything that comes from now on.
@@ -373,7 +374,7 @@ class Connection:
             self.hub.goodbye()
         if self.joined is not None:
             if self.hub is None:
-                logger.info("%s: leaves the hub %r", self.node.name, self.hub_name)
+                log.info("link.left", "%(node)s: leaves the hub %(hub)r", node=self.node.name, hub=self.hub_name)
             self.joined.goodbye()
 
     def draining(self, until: float | None) -> Steps[None]:
@@ -439,7 +440,8 @@ class Connection:
                 self.objects.left(number)
                 continue
             if what is None:
-                logger.info("%s: has joined the hub %r again", self.node.name, self.hub_name)
+                text = "%(node)s: has joined the hub %(hub)r again"
+                log.info("link.rejoined", text, node=self.node.name, hub=self.hub_name)
                 self.objects.open()
                 self.renew()
                 self.tell()
@@ -455,7 +457,8 @@ class Connection:
                 target(what)
             # One that can't be handed in must not take the others of its burst along.
             except Exception as error:  # noqa: BLE001
-                logger.error("%r could not be taken in: %s", what, error, exc_info=error)
+                text = "%(item)r could not be taken in: %(error)s"
+                log.error("link.delivery_failed", text, exc_info=error, node=self.node.name, item=what, error=error)
 
     def _say_refused(self, number: int, error: BaseException) -> None:
         """Log, once for each subscription, what nobody has awaited."""
@@ -463,13 +466,14 @@ class Connection:
         if pattern is None or number in self._said_refused:
             return
         self._said_refused.add(number)
-        logger.warning(
-            "%s: the hub %r refuses %r, so that other nodes don't reach it here: %s; await what subscribe() and serve() "
-            "return to get this as an error",
-            self.node.name,
-            self.hub_name,
-            pattern,
-            error,
+        log.warning(
+            "link.subscription_refused",
+            "%(node)s: the hub %(hub)r refuses %(subject)r, so that other nodes don't reach it here: %(error)s; await what "
+            "subscribe() and serve() return to get this as an error",
+            node=self.node.name,
+            hub=self.hub_name,
+            subject=pattern,
+            error=error,
         )
 
     def tell(self) -> None:
@@ -505,13 +509,7 @@ class Connection:
                 self._end(number)
 
     def request(self, subject: str, message: Any, timeout: float | None, headers: Mapping[str, str] | None) -> Pending:
-        """Send a request to a subscriber at another node.
-
-        Raises:
-            LinkLost: if the connection to NATS is lost, and no node has joined here.
-        """
-        if self.is_cut and self.nodes <= 1:
-            raise self.cut(f"subject: {subject!r} has no subscriber here")
+        """Send a request to a subscriber at another node."""
         return self.link.call(
             self.node._engine, subject, message, timeout, None, None if headers is None else plain_headers(headers)
         )
@@ -560,7 +558,7 @@ def _left(until: float | None) -> float | None:
 
 
 def _log(name: str) -> Callable[[str, bool], None]:
-    def log(line: str, is_wrong: bool) -> None:
-        logger.log(logging.WARNING if is_wrong else logging.INFO, "%s: %s", name, line)
+    def notice(line: str, is_wrong: bool) -> None:
+        log.at(logging.WARNING if is_wrong else logging.INFO, "hub.notice", "%(node)s: %(line)s", node=name, line=line)
 
-    return log
+    return notice

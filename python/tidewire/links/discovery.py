@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from tidewire._binding import Directory
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire._runtime import steps
 from tidewire.errors import LinkLost, TidewireError
 from tidewire.links import announcements
@@ -74,13 +74,15 @@ class Discovery:
             # It was lost again, and is looked at again when it is back.
             return
         except TidewireError as error:
-            logger.warning("%s: the services of the hub could not be listed: %s", self._connection.node.name, error)
+            text = "%(node)s: the services of the hub could not be listed: %(error)s"
+            log.warning("link.services_not_listed", text, node=self._connection.node.name, error=error)
 
     def changed(self, message: RemoteMessage) -> None:
         """Take in that a service came or went."""
         if message.node:
             # Only the hub itself has no name here, and only it knows.
-            logger.warning("node %r tells of services in the place of the hub, and is not believed", message.node)
+            text = "node %(peer)r lists services in the place of the hub, and is not believed"
+            log.warning("link.announcement_refused", text, node=self._connection.node.name, peer=message.node)
             return
         if message.subject == _MISSED:
             self._connection.renew()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire._runtime import steps
 from tidewire._urls import is_nats, without_secrets
 from tidewire.errors import AskTimeout, LinkLost
@@ -109,7 +109,8 @@ def _attempts(node: Node, within_s: float | None) -> Iterator[float]:
     while until is None or monotonic() < until:
         if not is_logged:
             limit = "" if within_s is None else f", for up to {within_s:g} s"
-            logger.info("%s: nobody is at %s yet: waiting for it%s", node.name, without_secrets(node.url), limit)
+            text = f"%(node)s: nobody is at %(url)s yet: waiting for it{limit}"
+            log.info("link.waits_for_hub", text, node=node.name, url=without_secrets(node.url))
             is_logged = True
         wait_s = full_s * (0.5 + random.random() / 2)
         yield wait_s if until is None else min(wait_s, max(0.0, until - monotonic()))

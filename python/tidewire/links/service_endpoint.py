@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tidewire._binding import RemoteCall, RemoteMessage
 from tidewire._handlers import Plan
 from tidewire._limits import CONCURRENCY
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire._node.actors import Options
 from tidewire._runtime import steps
 from tidewire.errors import ActorStopped, InvalidArgument, MailboxFull
@@ -82,11 +82,12 @@ class ServiceEndpoint:
             self.gate(call)
         elif not self._warned:
             self._warned = True
-            logger.warning(
-                "%s: the node %r publishes to a service, which takes calls alone, so that nobody gets it: use a client, or "
-                "publish on a subject of its own; further ones are not logged",
-                call.subject,
-                call.node,
+            log.warning(
+                "service.published_to",
+                "%(subject)s: the node %(peer)r publishes to a service, which takes calls alone, so that nobody gets it: use "
+                "a client, or publish on a subject of its own; further ones are not logged",
+                subject=call.subject,
+                peer=call.node,
             )
 
     # Mostly the gate begins a call by itself; it has this do so where more is to be seen to.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import RemoteMessage
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire.errors import TidewireError
 
 if TYPE_CHECKING:
@@ -78,5 +78,6 @@ def fail(call: RemoteCall, error: Any) -> None:
     try:
         call.fail(error)
     except Exception as refused:  # noqa: BLE001
-        logger.warning("%s: the error %r could not be sent: %s", call.subject, error, refused)
+        text = "%(subject)s: the error %(error)r could not be sent: %(reason)s"
+        log.warning("call.error_not_sent", text, subject=call.subject, error=error, reason=refused)
         call.refuse(_REMOTE_ERROR, f"{type(error).__name__}: the error itself could not be sent")

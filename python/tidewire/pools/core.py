@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from tidewire._binding import ChangeCounter
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire._node.ledger import Ledger
 from tidewire.errors import LimitExceeded, PoolFailed, PoolStopped, TidewireError
 from tidewire.pools.backlog import Backlog
@@ -230,7 +230,8 @@ class Core:
         try:
             self.options.on_dead(task, reason, failure)  # type: ignore[misc]
         except Exception as error:  # noqa: BLE001
-            logger.error("pool %r: on_dead failed on %r: %s", self.options.name, task, error, exc_info=error)
+            text = "pool %(pool)r: on_dead failed on %(task)r: %(error)s"
+            log.error("pool.on_dead_failed", text, exc_info=error, pool=self.options.name, task=task, error=error)
 
     # The end of the pool
 
@@ -329,7 +330,7 @@ class Core:
         with self.lock:
             self.state = "failed"
             self._refusal = (PoolFailed, f"pool {self.options.name!r} has failed: {reason}", cause)
-        logger.error("pool %r has failed: %s", self.options.name, reason)
+        log.error("pool.failed", "pool %(pool)r has failed: %(reason)s", pool=self.options.name, reason=reason)
 
     def disown(self, message: str) -> None:
         """Refuse every later submit: the workers belong to another process."""

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from typing import Any, Protocol
 
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire._node.ledger import Stuck
 from tidewire.pools.core import Core
 from tidewire.pools.policies.restarts import WorkerReplacement
@@ -126,7 +126,8 @@ class PoolSupervisor:
         try:
             stuck = self._work()
         except BaseException as error:  # noqa: BLE001
-            logger.critical("pool %r: its supervisor failed", self.core.options.name, exc_info=error)
+            text = "pool %(pool)r: its supervisor failed"
+            log.critical("pool.supervisor_failed", text, exc_info=error, pool=self.core.options.name, error=error)
             self._fail(f"its supervisor failed: {type(error).__name__}: {error}", error)
         finally:
             self._close(stuck)
@@ -183,8 +184,9 @@ class PoolSupervisor:
             self.decisions.append(decision)
             self._replacement.wanted = decision.workers
             self._scale_ns = now_ns
-            facts = (self.core.options.name, decision.before, decision.workers, decision.reason)
-            logger.info("pool %r: from %d to %d workers: %s", *facts)
+            text = "pool %(pool)r: from %(before)d to %(workers)d workers: %(reason)s"
+            facts = {"before": decision.before, "workers": decision.workers, "reason": decision.reason}
+            log.info("pool.scaled", text, pool=self.core.options.name, **facts)
 
     # The end
 

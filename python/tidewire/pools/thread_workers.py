@@ -17,7 +17,7 @@ from selectors import BaseSelector
 from typing import Any
 
 from tidewire._limits import POOL_STUCK_THREADS
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire._node.ledger import Stuck
 from tidewire._runtime.stacks import stacks
 from tidewire._runtime.task import running_task
@@ -257,7 +257,7 @@ class ThreadWorkers:
                 if self._workers.get(worker.number) is worker:
                     del self._workers[worker.number]
             reason = f"{name_of(self._function)} can't be started in a worker: {type(error).__name__}: {error}"
-            logger.warning("pool %r: %s", self._core.options.name, reason)
+            log.warning("pool.worker_lost", "pool %(pool)r: %(reason)s", pool=self._core.options.name, reason=reason)
             self._core.counters.restarts += 1
             if self._was_ready:
                 self._replacement.ended(now_ns, False, reason, error)
@@ -314,7 +314,8 @@ class ThreadWorkers:
 
     def _replace(self, worker: ThreadWorker, tasks: list[Task], now_ns: int) -> None:
         options = self._core.options
-        logger.warning("pool %r: worker %d was abandoned after task_timeout", options.name, worker.number)
+        text = "pool %(pool)r: worker %(worker)d was abandoned after task_timeout"
+        log.warning("pool.worker_abandoned", text, pool=options.name, worker=worker.number)
         self._replacement.ended(now_ns, True, "task_timeout", None)
         limit = f"task_timeout={options.task_timeout:g} s in pool {options.name!r}"
         self._core.end((), [Ended(task, "timeout", TaskTimeout(f"{task!r} ran longer than {limit}")) for task in tasks])

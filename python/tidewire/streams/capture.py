@@ -6,7 +6,7 @@ from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire.agents.handlers import matches
 from tidewire.supervision import Mailbox
 
@@ -22,8 +22,8 @@ _CONCURRENCY = 1_000
 _FROM_NATS = "-nats-subjects"
 """End of the name of the node by which messages of NATS come, on subjects that a URL lists."""
 _HINT = (
-    "%s: no subscriber of this node has what was published on %r, and stream %r does not store it: "
-    "publish to the stream, or make it with node.stream(%r, capture=True)"
+    "%(node)s: no subscriber of this node has what was published on %(subject)r, and stream %(stream)r does not store it: "
+    "publish to the stream, or make it with node.stream(%(stream)r, capture=True)"
 )
 
 
@@ -66,7 +66,8 @@ def log_uncaptured(node: Node, subject: str) -> None:
     for name, patterns in () if _is_listed(node, subject) else list(node._not_captured.items()):
         if any(matches(pattern, subject) for pattern in patterns) and node._not_captured.pop(name, ()):
             is_alone = node._connection is None or not node._connection.is_joined
-            logger.log(WARNING if is_alone else INFO, _HINT, node.name, subject, name, name)
+            level, fields = WARNING if is_alone else INFO, {"node": node.name, "subject": subject, "stream": name}
+            log.at(level, "stream.not_captured", _HINT, **fields)
 
 
 def _is_listed(node: Node, subject: str) -> bool:

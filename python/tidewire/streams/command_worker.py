@@ -7,7 +7,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import ChangeCounter
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire.errors import RemoteError, TaskTimeout, TidewireError
 from tidewire.services.instance_transport import Request
 from tidewire.services.instances.context import CallContext
@@ -71,8 +71,14 @@ class CommandWorker(StreamWorker):
             mark.keep,
             wait_s,
         )
-        engine = host.node._engine
-        self._core = await self._home.call("command_worker", engine, options, self._changed, logger.warning)
+        engine, name = host.node._engine, host.node.name
+        self._core = await self._home.call(
+            "command_worker",
+            engine,
+            options,
+            self._changed,
+            lambda line: log.warning("command.notice", "%(line)s", node=name, line=line),
+        )
         self._serve()
 
     # An attempt

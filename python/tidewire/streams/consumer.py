@@ -10,7 +10,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire.errors import HomeUnavailable, NodeStopped, TidewireError
 from tidewire.streams.event import DeadEvent, Event
 from tidewire.streams.home import refused
@@ -192,7 +192,8 @@ class Consumer:
                 ]
                 if stale:
                     what = f"{len(stale)} came too late, that of event {stale[0][0]} first: their events were delivered again"
-                    logger.warning("consumer %s of stream %s: of %d acks %s", self.name, self._stream, len(batch), what)
+                    text = f"consumer %(consumer)s of stream %(stream)s: of {len(batch)} acks %(late)s"
+                    log.warning("consumer.acks_late", text, stream=self._stream, consumer=self.name, late=what)
         except Exception as error:  # noqa: BLE001 - the waiter gets the error
             self._broken = error
             if self._capacity_freed is not None:

@@ -7,7 +7,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire.errors import InvalidArgument
 from tidewire.services.instance_transport import Request
 from tidewire.services.instances.inbound_call import Failure, InboundCall
@@ -83,11 +83,12 @@ class DurableSubscription(StreamWorker):
             max_in_flight=mark.max_in_flight,
             order=mark.order,
         )
+        name = consumer.name
         self._core = self._home.subscription(
-            (stream, consumer.name),
+            (stream, name),
             (self.title, mark.concurrency, mark.max_in_flight, span_us("ack_wait", mark.ack_wait), self._home.wait_us),
             self._changed,
-            logger.warning,
+            lambda line: log.warning("consumer.notice", "%(line)s", line=line, stream=stream, consumer=name),
         )
         self._serve()
 

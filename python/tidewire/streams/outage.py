@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire.errors import HomeUnavailable, TidewireError
 
 if TYPE_CHECKING:
@@ -109,7 +109,8 @@ class Outage:
                     raise
                 if not self._pause.has_begun:
                     self._since = monotonic()
-                    logger.warning("%s waits: its storage backend is away: %s", self._title, error)
+                    text = "%(title)s waits: its storage backend is away: %(error)s"
+                    log.warning("home.away", text, title=self._title, error=error)
                 if until is None:
                     await self._pause.wait()
                 elif (left_s := until - monotonic()) > 0:
@@ -119,9 +120,8 @@ class Outage:
             else:
                 if self._pause.has_begun:
                     self._pause.end()
-                    logger.info(
-                        "%s goes on: its storage backend was away for %.1f s", self._title, monotonic() - self._since
-                    )
+                    text = "%(title)s goes on: its storage backend was away for %(seconds).1f s"
+                    log.info("home.back", text, title=self._title, seconds=monotonic() - self._since)
                 return found
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import Bridge, Hub, RemoteCall, __version__, service_subject
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire._runtime.loop_thread import LoopThread
 from tidewire._urls import without_secrets
 from tidewire.errors import TidewireError
@@ -72,7 +72,12 @@ class StatisticsService:
         self.says = described(ServiceInfo(SERVICE, _DESCRIPTION, methods=_METHODS, instances=(path.stem,)))
         self._bridge = Bridge()
         settings = {**node.links.to_dict(), "hub_links": WATCHERS_MAX + 1}
-        self._hub = Hub(node.name, [], settings, lambda line, _: logger.debug("%s: %s", SERVICE, line))
+        self._hub = Hub(
+            node.name,
+            [],
+            settings,
+            lambda line, _: log.debug("hub.notice", "%(service)s: %(line)s", service=SERVICE, line=line),
+        )
         self._link = self._hub.join(node.name, None, settings)
         self._link.deliver_to(self._bridge, self._receive)
         self._subscription, _ = self._link.subscribe(self.pattern, "", self.says, 1)
@@ -130,8 +135,9 @@ class StatisticsService:
             return
         # The caller receives every error.
         try:
+            node = self._node()
             subject, value, *_, origin = call.opened()
-            method, node = subject.rpartition(".")[2], self._node()
+            method = subject.rpartition(".")[2]
             if node is None or origin == "public" or method not in _TEXTS:
                 call.refuse(_NO_RESPONDERS, f"{SERVICE}: nobody answers {short(method)} here")
             elif call.reads_items or (value and any(value)):
@@ -140,7 +146,10 @@ class StatisticsService:
                 call.reply(self._about(node) if method == "about" else self._statistics(node))
         except Exception as error:  # noqa: BLE001
             if not isinstance(error, TidewireError):
-                logger.warning("%s: the statistics could not be told: %s", SERVICE, error, exc_info=error)
+                text = "%(service)s: the statistics could not be read: %(error)s"
+                log.warning(
+                    "statistics.failed", text, exc_info=error, node=node and node.name, service=SERVICE, error=error
+                )
             with contextlib.suppress(TidewireError):
                 call.fail(error)
 

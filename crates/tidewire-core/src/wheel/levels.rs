@@ -79,26 +79,3 @@ impl Occupied {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_level_covers_its_digit() {
-        assert_eq!(SlotIndex::of(5, 0), SlotIndex { level: 0, slot: 5 });
-        assert_eq!(SlotIndex::of(64, 63), SlotIndex { level: 1, slot: 1 });
-        assert_eq!(SlotIndex::of(70, 64), SlotIndex { level: 0, slot: 6 });
-        assert_eq!(SlotIndex::of(u64::MAX, 0), SlotIndex { level: 10, slot: 15 });
-        assert_eq!(SlotIndex::of(u64::MAX, u64::MAX), SlotIndex { level: 0, slot: 63 });
-    }
-
-    #[test]
-    fn a_slot_begins_where_its_lower_digits_are_zero() {
-        for (deadline, now) in [(70, 64), (4097, 64), (u64::MAX, 0), (1 << 60, 1 << 59), (1 << 63, 12345)] {
-            let place = SlotIndex::of(deadline, now);
-            let width = 1_u64 << (place.level * 6);
-            assert_eq!(place.start(now), deadline / width * width, "deadline {deadline} at {now}");
-        }
-    }
-}

@@ -22,29 +22,6 @@ fn matches_come_in_a_fixed_order() {
 }
 
 #[test]
-fn the_rest_needs_a_token() {
-    let mut tree = SubjectTree::new();
-    tree.insert(&pattern("a.>"), ());
-    assert!(tree.matches(&subject("a")).is_empty());
-    assert_eq!(tree.matches(&subject("a.b.c.d")).len(), 1);
-}
-
-#[test]
-fn removing_leaves_no_node_behind() {
-    let mut tree = SubjectTree::new();
-    let ids: Vec<_> = (0..100).map(|n| tree.insert(&pattern(&format!("a.{n}.*.>")), n)).collect();
-    let kept = tree.insert(&pattern("a.7"), 1_000);
-    assert_eq!(tree.nodes(), 1 + 1 + 3 * 100);
-    for (n, id) in ids.iter().enumerate() {
-        assert_eq!(tree.remove(*id), Some(n));
-        assert_eq!(tree.remove(*id), None);
-    }
-    assert_eq!(tree.nodes(), 3, "the root and the branch of a.7");
-    assert_eq!(tree.remove(kept), Some(1_000));
-    assert_eq!((tree.nodes(), tree.len()), (1, 0));
-}
-
-#[test]
 fn an_id_never_reaches_the_subscription_that_took_its_place() {
     let mut tree = SubjectTree::new();
     let old = tree.insert(&pattern("a"), 1);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::actor::ActorId;
+use crate::actor::id::ActorId;
 
 /// A notice to an actor about another one.
 #[derive(Clone, Debug)]

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::actor::ActorId;
+use crate::actor::id::ActorId;
 use crate::actor::options::{OnFailure, Supervision};
 use crate::actor::signal::{Notice, StopReason};
+use crate::cell::any_cell::AnyCell;
 use crate::cell::driver::{Activation, Driver, End, reason_of};
 use crate::cell::envelope::Envelope;
-use crate::cell::{ATTEND_LANES, ActorCell, AnyCell};
+use crate::cell::{ATTEND_LANES, ActorCell};
 use crate::error::{DeadReason, Fault};
 use crate::guard::guarded;
 use crate::inbox::{AcceptState, Run};

@@ -1,10 +1,10 @@
 //! Dead letters and failures of one actor: messages that are not handled, and the reason.
 
 use super::ActorCell;
+use crate::ask_slot::AskEnd;
 use crate::cell::envelope::{Envelope, Meta};
 use crate::dead_letters::{DeadLetter, StoredMessage};
 use crate::error::{DeadReason, Fault};
-use crate::reply::AskEnd;
 use std::any::Any;
 use std::sync::Arc;
 use tidewire_sync::Mutex;

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::actor::options::OnFailure;
 use crate::actor::signal::{Signal, StopReason};
+use crate::ask_slot::{AskEnd, AskState};
 use crate::cell::envelope::{Envelope, Meta};
 use crate::cell::{ATTEND_LANES, ATTEND_WAITERS, ActorCell};
 use crate::error::{DeadReason, Fault};
 use crate::inbox::AcceptState;
-use crate::reply::{AskEnd, AskState};
 
 /// Hands messages to user code. One per actor; the engine calls it on one thread at a time.
 pub trait Driver<M>: Send {

@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::actor::ActorId;
-use crate::reply::AskHandle;
+use crate::actor::id::ActorId;
+use crate::ask_slot::AskHandle;
 
 /// A message and its metadata.
 ///

@@ -10,7 +10,8 @@ use tidewire_proto::generated::limits::{self, Limit};
 
 pub use problem::{ConfigError, Problem};
 
-use crate::engine::DEFAULT_DISPATCHER;
+/// The name of the dispatcher that always exists.
+pub const DEFAULT_DISPATCHER: &str = "default";
 
 /// The settings of one engine. Their ranges stand in `spec/limits.toml`.
 #[derive(Clone, Debug, PartialEq, Eq)]

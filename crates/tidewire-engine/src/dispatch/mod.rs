@@ -11,7 +11,7 @@ mod worker;
 
 use std::sync::Arc;
 
-use crate::actor::ActorId;
+use crate::actor::id::ActorId;
 
 pub use external::{External, Wakeup};
 pub(crate) use pool::{Pool, PoolOptions};

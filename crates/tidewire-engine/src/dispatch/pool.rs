@@ -11,7 +11,7 @@ use tidewire_sync::{Condvar, Mutex, RwLock};
 use super::Task;
 use super::parker::ParkedThreads;
 use super::worker::{self, WorkerState};
-use crate::actor::ActorId;
+use crate::actor::id::ActorId;
 use crate::dispatch::starvation::Starvation;
 use crate::guard::guarded;
 

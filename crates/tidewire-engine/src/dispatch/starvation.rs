@@ -2,10 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Instant;
-
-use crate::core::Core;
-use crate::dispatch::{Dispatcher, DispatcherKind, Pool};
 
 /// Most handlers that a text names.
 const NAMED_MAX: usize = 4;
@@ -30,25 +26,6 @@ impl Starvation {
     pub fn threads(&self) -> usize {
         self.held_by.values().sum()
     }
-
-    fn of(core: &Core, pool: &Pool) -> Option<Self> {
-        let held = pool.held()?;
-        let mut held_by = BTreeMap::new();
-        for id in &held.actors {
-            let cell = core.find(*id);
-            let parent = cell.as_ref().filter(|cell| cell.name().is_none()).and_then(|cell| cell.parent());
-            let named = parent.filter(|parent| parent.name().is_some());
-            *held_by.entry(core.title(named.map_or(*id, |parent| parent.id()))).or_default() += 1;
-        }
-        let options = &pool.options;
-        // Spare threads replace only those that wait through the engine. The handler that reports
-        // this has just ended its wait.
-        let spare = held.blocked > 0 && held.blocked + 1 >= options.spare_threads;
-        let (setting, value) =
-            if spare { ("spare_threads", options.spare_threads) } else { ("threads", options.threads) };
-        let name = options.name.strip_prefix("tidewire-").unwrap_or(&options.name);
-        Some(Self { dispatcher: name.into(), held_by, setting, value })
-    }
 }
 
 impl fmt::Display for Starvation {
@@ -71,21 +48,5 @@ impl fmt::Display for Starvation {
              Let these handlers await instead of block, or raise dispatchers.{dispatcher}.{setting} (now {value})",
             names.join(", ")
         )
-    }
-}
-
-/// The starvation of a dispatcher now, or the last one that was seen at `since` or later. An ask
-/// that ends late may be rendered after the first of the handlers went on.
-pub(crate) fn of_dispatcher(core: &Core, dispatcher: &Dispatcher, since: Option<Instant>) -> Option<Starvation> {
-    let DispatcherKind::Threads(pool) = &dispatcher.place else { return None };
-    match Starvation::of(core, pool) {
-        Some(now) => {
-            *pool.last_starved.lock() = Some((Instant::now(), now.clone()));
-            Some(now)
-        }
-        None => {
-            let last = pool.last_starved.lock();
-            last.as_ref().filter(|(at, _)| since.is_some_and(|since| *at >= since)).map(|(_, seen)| seen.clone())
-        }
     }
 }

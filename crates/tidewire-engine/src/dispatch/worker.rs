@@ -14,7 +14,7 @@ use crossbeam_deque::Worker as Line;
 use super::parker::Parker;
 use super::pool::{Pool, TaskStealer};
 use super::{DispatcherKind, Task};
-use crate::actor::ActorId;
+use crate::actor::id::ActorId;
 use crate::guard::guarded;
 
 /// State of one worker thread that other threads see.

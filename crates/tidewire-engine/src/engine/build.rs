@@ -8,8 +8,8 @@ use std::time::Duration;
 use tidewire_proto::generated::limits;
 use tidewire_sync::Mutex;
 
-use super::{DEFAULT_DISPATCHER, Engine, EngineHandle, Inner};
-use crate::config::EngineConfig;
+use super::{Engine, EngineHandle, Inner};
+use crate::config::{DEFAULT_DISPATCHER, EngineConfig};
 use crate::core::Core;
 use crate::dispatch::{Dispatcher, DispatcherKind, External, Pool, PoolOptions, ThreadHooks};
 use crate::error::EngineError;

@@ -16,13 +16,20 @@ use crate::cell::ActorCell;
 use crate::config::EngineConfig;
 use crate::core::Core;
 use crate::dead_letters::{DeadLetter, DeadLetters};
-use crate::dispatch::starvation::{Starvation, of_dispatcher};
+use crate::dispatch::starvation::Starvation;
 use crate::dispatch::{Dispatcher, DispatcherKind};
 use crate::error::{DeadReason, Fault, SpawnError, SubscribeError};
 use crate::statistics::{DispatcherStatistics, Statistics, Timings};
-use crate::subjects::{Published, Subscription};
-use crate::timers::Timer;
+use crate::subjects::publish::{Published, Subscription};
+use crate::timers::timer::Timer;
 use crate::typed::{FunctionOf, Typed};
+
+impl<M: Send + 'static> ActorCell<M> {
+    /// Its engine.
+    pub fn engine(&self) -> EngineHandle {
+        EngineHandle { core: Arc::clone(&self.core) }
+    }
+}
 
 impl EngineHandle {
     /// Spawns an actor with default options. Its state is given as a value, so it can't be
@@ -397,7 +404,7 @@ impl EngineHandle {
         };
         let longest = dispatchers.iter().map(|one| (one, stalled(one))).max_by_key(|(_, time)| *time);
         let (dispatcher, time) = longest.filter(|(_, time)| !time.is_zero())?;
-        Some((of_dispatcher(&self.core, dispatcher, None)?, time))
+        Some((self.core.starvation(dispatcher, None)?, time))
     }
 }
 
@@ -417,7 +424,7 @@ fn dispatcher_statistics(
         threads,
         threads_max,
         asleep,
-        starved: of_dispatcher(core, dispatcher, None),
+        starved: core.starvation(dispatcher, None),
         throughput: dispatcher.throughput as usize,
         actors: 0,
         accepted: 0,

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use tidewire_proto::generated::limits;
 
-use super::DEFAULT_DISPATCHER;
 use crate::actor::options::{Mailbox, OnFailure, Overflow, SpawnOptions};
+use crate::cell::any_cell::AnyCell;
 use crate::cell::driver::Driver;
-use crate::cell::{ActorCell, AnyCell, NewCell};
+use crate::cell::{ActorCell, NewCell};
+use crate::config::DEFAULT_DISPATCHER;
 use crate::core::Core;
 use crate::dispatch::Dispatcher;
 use crate::error::SpawnError;

@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidewire_sync::Mutex;
 
-use crate::actor::ActorId;
-use crate::core::Core;
-use crate::error::AskError;
+use crate::actor::id::ActorId;
 
 /// The edges from actors that wait inside their handlers to the actors they asked.
 #[derive(Default)]
@@ -17,21 +15,15 @@ pub(crate) struct WaitGraph {
 }
 
 impl WaitGraph {
-    /// Adds an edge, unless it closes a ring.
-    pub fn add(&self, core: &Core, asker: ActorId, target: ActorId) -> Result<(), AskError> {
-        let ring = {
-            let mut edges = self.edges.lock();
-            match path(&edges, target, asker) {
-                None => {
-                    edges.entry(asker).or_default().push(target);
-                    self.count.fetch_add(1, Ordering::Relaxed);
-                    return Ok(());
-                }
-                Some(path) => path,
-            }
-        };
-        let path = std::iter::once(asker).chain(ring).map(|id| core.title(id)).collect();
-        Err(AskError::Cycle { path })
+    /// Adds an edge, unless it closes a ring, which is the error.
+    pub fn add(&self, asker: ActorId, target: ActorId) -> Result<(), Vec<ActorId>> {
+        let mut edges = self.edges.lock();
+        if let Some(path) = path(&edges, target, asker) {
+            return Err([&[asker], path.as_slice()].concat());
+        }
+        edges.entry(asker).or_default().push(target);
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     pub fn remove(&self, asker: ActorId, target: ActorId) {

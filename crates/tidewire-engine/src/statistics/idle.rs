@@ -13,7 +13,7 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::thread;
 use std::time::Instant;
 
-use crate::cell::AnyCell;
+use crate::cell::any_cell::AnyCell;
 use crate::core::Core;
 use crate::engine::EngineHandle;
 use crate::reply::Unpark;

@@ -1,21 +1,14 @@
-//! Stop of an actor: its report, and the wait for its end.
+//! Stop of an actor: how it is asked for, and its report.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll, Waker};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::task::Waker;
+use std::time::Duration;
 
 use tidewire_sync::Mutex;
 
-use crate::actor::ActorId;
+use crate::actor::id::ActorId;
 use crate::actor::signal::StopReason;
-use crate::cell::{ActorCell, AnyCell};
-use crate::current;
 use crate::guard::wake_all;
-use crate::reply::Unpark;
-use crate::timers::{Fire, TimerKey};
 
 /// Counts of all messages that an actor or an engine accepted: `accepted = handled + returned +
 /// dead_lettered`.
@@ -141,19 +134,11 @@ impl<M> EndReporter<M> {
         pending
     }
 
-    fn take(&self) -> Option<StopReport<M>> {
+    pub fn take(&self) -> Option<StopReport<M>> {
         let mut state = self.state.lock();
         let Report { ledger, reason, stuck } = state.report.clone()?;
         Some(StopReport { ledger, reason, returned: std::mem::take(&mut state.returned), stuck })
     }
-}
-
-/// A stop under way. Await it or [`wait`](Stopping::wait) for it; dropping it leaves the stop, and
-/// its timeout, in force.
-pub struct Stopping<M> {
-    cell: Arc<ActorCell<M>>,
-    ending: Arc<EndReporter<M>>,
-    timer: Option<TimerKey>,
 }
 
 /// Waiting for one's own end, or that of a parent, inside one's own handler can never succeed.
@@ -174,81 +159,3 @@ impl std::fmt::Display for WaitsForItself {
 }
 
 impl std::error::Error for WaitsForItself {}
-
-impl<M: Send + 'static> Stopping<M> {
-    pub(crate) fn new(cell: &Arc<ActorCell<M>>, stop: Stop) -> Self {
-        let ending = cell.close(stop.drain, !stop.drain, StopReason::Stopped);
-        let mut timer = None;
-        if !cell.core.is_started() {
-            // No thread will run it: its hooks and its end happen here.
-            Arc::clone(cell).run_inline();
-        } else if cell.report().is_none() {
-            let at = Instant::now().checked_add(stop.timeout);
-            timer =
-                at.and_then(|at| cell.core.timers.insert(at, Arc::new(Deadline(Arc::clone(cell) as Arc<dyn AnyCell>))));
-        }
-        Self { cell: Arc::clone(cell), ending, timer }
-    }
-
-    /// Blocks this thread until the actor has terminated or was abandoned.
-    ///
-    /// # Errors
-    /// If called inside the handler of that very actor or of a child; the stop itself goes on.
-    pub fn wait(self) -> Result<StopReport<M>, WaitsForItself> {
-        if self.waits_for_itself() {
-            return Err(WaitsForItself { actor: self.cell.id });
-        }
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        crate::dispatch::blocking(|| {
-            loop {
-                if !self.ending.watch(waker.clone())
-                    && let Some(report) = self.take()
-                {
-                    return Ok(report);
-                }
-                thread::park();
-            }
-        })
-    }
-
-    /// True if this code runs in the handler of the actor or of a child: an actor ends after its
-    /// children.
-    fn waits_for_itself(&self) -> bool {
-        let core = &self.cell.core;
-        let here = current::actor_of(core).and_then(|id| core.find(id));
-        std::iter::successors(here, |cell| cell.parent()).any(|cell| cell.id() == self.cell.id)
-    }
-
-    fn take(&self) -> Option<StopReport<M>> {
-        let report = self.ending.take()?;
-        if let Some(key) = self.timer {
-            self.cell.core.timers.remove(key);
-        }
-        Some(report)
-    }
-}
-
-impl<M: Send + 'static> Future for Stopping<M> {
-    type Output = Result<StopReport<M>, WaitsForItself>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        if self.waits_for_itself() {
-            return Poll::Ready(Err(WaitsForItself { actor: self.cell.id }));
-        }
-        if self.ending.watch(cx.waker().clone()) {
-            return Poll::Pending;
-        }
-        match self.take() {
-            Some(report) => Poll::Ready(Ok(report)),
-            None => Poll::Pending,
-        }
-    }
-}
-
-struct Deadline(Arc<dyn AnyCell>);
-
-impl Fire for Deadline {
-    fn fire(self: Arc<Self>) {
-        Arc::clone(&self.0).abandon();
-    }
-}

@@ -30,21 +30,23 @@ async fn all(mut asks: Asks) -> Vec<(Duration, Duration, AskError)> {
     .await
 }
 
+/// Keeps the places for the replies, so that nothing but the deadline ends an ask.
+fn silent(engine: &Engine) -> ActorRef<Reply<()>> {
+    let mut kept = Vec::new();
+    let keeps = move |reply: Reply<()>, _: &mut Context<'_, _>| {
+        kept.push(reply);
+        Ok(())
+    };
+    engine.spawn_fn_with(SpawnOptions::new().mailbox(Mailbox::new(20_000)), keeps).unwrap()
+}
+
 // Promises: P4.10.
 #[test]
 fn ten_thousand_asks_that_nobody_answers_end_at_their_deadlines() {
     const ASKS: u64 = 10_000;
     let engine = engine(2);
-    // Keeps the places for the replies, so that nothing but the deadline ends an ask.
-    let mut kept = Vec::new();
-    let silent = engine
-        .spawn_fn_with(SpawnOptions::new().mailbox(Mailbox::new(20_000)), move |reply: Reply<()>, _| {
-            kept.push(reply);
-            Ok(())
-        })
-        .unwrap();
+    let asker = silent(&engine);
     let (tx, rx) = channel();
-    let asker = silent.clone();
     engine
         .spawn_task(SpawnOptions::new(), move |_: Inbox<()>| {
             let (tx, asker) = (tx.clone(), asker.clone());
@@ -70,15 +72,8 @@ fn ten_thousand_asks_that_nobody_answers_end_at_their_deadlines() {
 #[test]
 fn a_short_deadline_after_a_long_one_wakes_the_timers_early() {
     let engine = engine(2);
-    let mut kept = Vec::new();
-    let silent = engine
-        .spawn_fn(move |reply: Reply<()>, _| {
-            kept.push(reply);
-            Ok(())
-        })
-        .unwrap();
+    let asker = silent(&engine);
     let (tx, rx) = channel();
-    let asker = silent.clone();
     engine
         .spawn_task(SpawnOptions::new(), move |_: Inbox<()>| {
             let (tx, asker) = (tx.clone(), asker.clone());

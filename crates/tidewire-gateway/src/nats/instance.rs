@@ -5,15 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::{Message, Subscriber};
-use futures_util::StreamExt as _;
+use bytes::Bytes;
 use futures_util::stream::SelectAll;
+use futures_util::{FutureExt as _, StreamExt as _};
 use tidewire_node::{MethodInfo, ServiceInfo};
 use tidewire_proto::subject::grammar::service_subject;
 use tidewire_sync::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::description::{self, Counted, QUEUE, VERBS};
 use super::{Shared, request};
+
+/// How long the server may take to confirm the end of the subscriptions.
+const DRAIN: Duration = Duration::from_secs(2);
 
 /// An offered instance. Dropping it stops new requests; requests on their way are still answered.
 pub(super) struct Instance {
@@ -56,22 +61,23 @@ impl Serving {
                 return (self.shared.log)(&format!("{place}: {name:?} is not offered: {error}"));
             }
         };
-        let mut ends = false;
         loop {
             tokio::select! {
                 biased;
-                _ = &mut ended, if !ends => {
-                    ends = true;
-                    // Received messages are still delivered after the drain.
-                    for one in subscribed.iter_mut() {
-                        drop(one.drain().await);
-                    }
-                }
+                _ = &mut ended => break,
                 message = subscribed.next() => match message {
                     Some(message) => self.take(message).await,
                     None => return,
                 },
             }
+        }
+        for one in subscribed.iter_mut() {
+            drop(tidewire_nats::unsubscribe(one).await);
+        }
+        let passed = self.shared.client.request(self.shared.client.new_inbox(), Bytes::new());
+        drop(timeout(DRAIN, passed).await);
+        while let Some(Some(message)) = subscribed.next().now_or_never() {
+            self.take(message).await;
         }
     }
 

@@ -410,6 +410,7 @@ impl Cluster {
         (self.losses, self.was_up) = (now.losses, now.is_up);
         if lost {
             self.returning = None;
+            self.hub.set_lost(Some(&self.at.place));
             (self.log)(&format!("{}: the connection is lost, and calls with it", self.at.place), true);
             for peer in self.peers.values_mut() {
                 peer.reset(self.me.number, rand_token());
@@ -558,6 +559,7 @@ impl Cluster {
         self.returning = None;
         if self.was_up {
             self.at.known.store(self.losses, Ordering::Release);
+            self.hub.set_lost(None);
         }
         if let Some((begun, _)) = self.beginning.take() {
             (self.me.since_us, self.beats) = (now_us(), 0);

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::future::pending;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -162,18 +160,6 @@ fn a_caller_that_goes_away_ends_the_handler() {
     assert_eq!(call.wait().expect_err("its node has stopped").code(), ErrorCode::LinkLost);
 }
 
-// Promises: P13.73.
-#[test]
-fn a_deadline_ends_the_call_on_both_sides() {
-    let (hub, told) = (hub(), Told::new());
-    let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));
-    server.serve(holding(&told)).wait().expect("it serves");
-    let call = caller.client("holding").timeout(Duration::from_millis(50)).call::<()>("hold", &());
-    assert_eq!(told.next(), "holding");
-    assert_eq!(call.wait().expect_err("nobody answers").code(), ErrorCode::AskTimeout);
-    assert_eq!(told.next(), "dropped");
-}
-
 #[test]
 fn a_call_within_another_has_what_is_left_of_it_and_its_trace() {
     let hub = hub();
@@ -196,42 +182,6 @@ fn a_call_within_another_has_what_is_left_of_it_and_its_trace() {
     assert!(left.is_some_and(|left| left > 10.0 && left <= 20.0), "{left:?} is not what was left of 20 s");
     assert!(is_same, "the trace is another one");
     server.stop(PATIENCE).wait().expect("it stops");
-}
-
-#[test]
-fn one_call_at_a_time_where_the_concurrency_is_one() {
-    let (hub, told) = (hub(), Told::new());
-    let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (say, counted, seen) = (told.0.clone(), Arc::clone(&inside), Arc::clone(&most));
-    let narrow = Service::new("narrow").concurrency(1).method("enter", &["number"], move |_, number: usize| {
-        let (say, inside, most) = (say.clone(), Arc::clone(&counted), Arc::clone(&seen));
-        async move {
-            most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            YieldOnce(false).await;
-            inside.fetch_sub(1, Ordering::SeqCst);
-            say.send(number).map_err(|_| Failure::new("test:Gone", "nobody listens"))
-        }
-    });
-    let server = join(&hub, "server");
-    server.serve(narrow).wait().expect("it serves");
-    let calls: Vec<_> = (0..100).map(|number| hub.client("narrow").call::<()>("enter", &number)).collect();
-    calls.into_iter().for_each(|call| call.wait().expect("an answer"));
-    assert_eq!(most.load(Ordering::SeqCst), 1);
-    assert_eq!((0..100).map(|_| told.next()).collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
-}
-
-struct YieldOnce(bool);
-
-impl Future for YieldOnce {
-    type Output = ();
-
-    fn poll(mut self: std::pin::Pin<&mut Self>, context: &mut std::task::Context<'_>) -> std::task::Poll<()> {
-        if std::mem::replace(&mut self.0, true) {
-            return std::task::Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        std::task::Poll::Pending
-    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidewire_node::values::Bytes;
-use tidewire_node::{Choice, ErrorCode, Failure, Node, NodeOptions, Service, Task};
+use tidewire_node::{ErrorCode, Failure, Node, NodeOptions, Service, Task};
 
 use crate::support::{OnDrop, PATIENCE, Told, hub, join, unix_url};
 
@@ -25,44 +25,6 @@ fn stuck(told: &Told<&'static str>, instance: &'static str) -> Service {
 
 fn quick(instance: &'static str) -> Service {
     Service::new("jobs").instance(instance).method("run", &[], move |_, ()| async move { Ok(instance) })
-}
-
-#[test]
-fn a_callee_that_dies_fails_its_calls_at_once() {
-    let (hub, told) = (hub(), Told::new());
-    let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));
-    server.serve(stuck(&told, "one")).wait().expect("it serves");
-    let call = caller.client("jobs").call::<String>("run", &());
-    assert_eq!(told.next(), "begun");
-    drop(server);
-    let lost = call.wait().expect_err("its callee is gone");
-    assert_eq!((lost.code(), lost.is_retryable()), (ErrorCode::LinkLost, true));
-    assert_eq!(told.next(), "ended");
-}
-
-// Promises: P13.16.
-#[test]
-fn an_idempotent_call_goes_to_another_instance_when_its_callee_dies() {
-    let (hub, told) = (hub(), Told::new());
-    let (one, other, caller) = (join(&hub, "one"), join(&hub, "other"), join(&hub, "caller"));
-    one.serve(stuck(&told, "one")).wait().expect("it serves");
-    other.serve(quick("other")).wait().expect("it serves");
-    let call = caller.client("jobs").choice(Choice::First).idempotent().call::<String>("run", &());
-    assert_eq!(told.next(), "begun");
-    drop(one);
-    assert_eq!(call.wait().ok().as_deref(), Some("other"));
-}
-
-#[test]
-fn a_call_that_is_not_idempotent_is_not_made_again() {
-    let (hub, told) = (hub(), Told::new());
-    let (one, other, caller) = (join(&hub, "one"), join(&hub, "other"), join(&hub, "caller"));
-    one.serve(stuck(&told, "one")).wait().expect("it serves");
-    other.serve(quick("other")).wait().expect("it serves");
-    let call = caller.client("jobs").choice(Choice::First).call::<String>("run", &());
-    assert_eq!(told.next(), "begun");
-    drop(one);
-    assert_eq!(call.wait().expect_err("it was lost").code(), ErrorCode::LinkLost);
 }
 
 // Promises: P13.50.

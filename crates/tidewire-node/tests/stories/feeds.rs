@@ -9,43 +9,9 @@ use std::time::Duration;
 use futures_core::Stream;
 use tidewire_node::{Context as Call, ErrorCode, Failure, Feed, Function, Items, Node, RemoteFunction, Service};
 
+use crate::support::count::{AtEnd, Count};
 use crate::support::python::Python;
 use crate::support::{OnDrop, PATIENCE, Told, hub, in_time, join};
-
-/// Counts up to an end, and then fails or waits.
-struct Count {
-    next: i64,
-    end: i64,
-    at_end: AtEnd,
-    written: Arc<AtomicUsize>,
-    _ends: Option<OnDrop>,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum AtEnd {
-    Stop,
-    Fail,
-    Panic,
-    Wait,
-}
-
-impl Stream for Count {
-    type Item = Result<i64, Failure>;
-
-    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.next < self.end {
-            self.next += 1;
-            self.written.fetch_add(1, Ordering::SeqCst);
-            return Poll::Ready(Some(Ok(self.next - 1)));
-        }
-        match self.at_end {
-            AtEnd::Stop => Poll::Ready(None),
-            AtEnd::Fail => Poll::Ready(Some(Err(Failure::new("test:Broken", "it broke")))),
-            AtEnd::Panic => panic!("it panicked"),
-            AtEnd::Wait => Poll::Pending,
-        }
-    }
-}
 
 fn count(end: i64, at_end: AtEnd, told: &Told<&'static str>) -> Feed {
     let _ends = Some(OnDrop(told.0.clone(), "dropped"));

@@ -36,30 +36,6 @@ impl futures_core::Stream for Never {
 }
 
 #[test]
-fn a_service_takes_on_as_much_as_it_was_told_and_refuses_the_rest() {
-    let (hub, told) = (hub(), Told::new());
-    let narrow = holding(told.0.clone()).concurrency(1).streams(1).waiting(1);
-    hub.serve(narrow).wait().expect("it serves");
-    let jobs = hub.client("jobs");
-    let first = jobs.call::<()>("hold", &());
-    assert_eq!(told.next(), "call");
-    let second = jobs.call::<()>("hold", &());
-    let refused = jobs.call::<()>("hold", &()).wait().expect_err("one runs and one waits");
-    assert_eq!(refused.code(), ErrorCode::LimitExceeded);
-    assert!(refused.to_string().contains("service_waiting=1"), "{refused}");
-    // A stream has a limit of its own.
-    let stream = jobs.stream::<()>("stay", &());
-    assert_eq!(told.next(), "stream");
-    let later = jobs.stream::<()>("stay", &());
-    assert!(told.is_quiet());
-    drop((first, stream));
-    let mut begun = [told.next(), told.next()];
-    begun.sort_unstable();
-    assert_eq!(begun, ["call", "stream"]);
-    drop((second, later));
-}
-
-#[test]
 fn a_call_that_is_given_up_while_it_waits_is_let_go_of_at_once() {
     let (hub, told) = (hub(), Told::new());
     let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));

@@ -4,53 +4,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use futures_core::Stream;
 use tidewire_node::values::Bytes;
 use tidewire_node::{ErrorCode, Failure, Items, Service};
 
+use crate::support::count::{AtEnd, Count};
 use crate::support::{OnDrop, PATIENCE, Told, hub, join};
-
-/// Counts up, and fails, panics or waits at a given number.
-struct Count {
-    next: u64,
-    end: u64,
-    at_end: AtEnd,
-    written: Arc<AtomicUsize>,
-    _ends: Option<OnDrop>,
-}
-
-#[derive(Clone, Copy)]
-enum AtEnd {
-    Stop,
-    Fail,
-    Panic,
-    Wait,
-}
-
-impl Stream for Count {
-    type Item = Result<u64, Failure>;
-
-    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.next < self.end {
-            self.next += 1;
-            self.written.fetch_add(1, Ordering::SeqCst);
-            return Poll::Ready(Some(Ok(self.next - 1)));
-        }
-        match self.at_end {
-            AtEnd::Stop => Poll::Ready(None),
-            AtEnd::Fail => Poll::Ready(Some(Err(Failure::new("test:Broken", "it broke")))),
-            AtEnd::Panic => panic!("it panicked"),
-            AtEnd::Wait => Poll::Pending,
-        }
-    }
-}
 
 fn counting(told: &Told<&'static str>, written: &Arc<AtomicUsize>) -> Service {
     let (say, called, written) = (told.0.clone(), told.0.clone(), Arc::clone(written));
     Service::new("counting")
-        .stream("count", &["end", "then"], move |_, (end, then): (u64, String)| {
+        .stream("count", &["end", "then"], move |_, (end, then): (i64, String)| {
             let at_end = match then.as_str() {
                 "fail" => AtEnd::Fail,
                 "panic" => AtEnd::Panic,
@@ -66,7 +31,7 @@ fn counting(told: &Told<&'static str>, written: &Arc<AtomicUsize>) -> Service {
         })
 }
 
-fn all(mut items: Items<u64>) -> Vec<Result<u64, ErrorCode>> {
+fn all(mut items: Items<i64>) -> Vec<Result<i64, ErrorCode>> {
     std::iter::from_fn(|| items.next_blocking()).map(|item| item.map_err(|error| error.code())).collect()
 }
 
@@ -76,7 +41,7 @@ fn items_come_in_order_and_the_writer_is_never_far_ahead() {
     let (hub, told, written) = (hub(), Told::new(), Arc::new(AtomicUsize::new(0)));
     let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));
     server.serve(counting(&told, &written)).wait().expect("it serves");
-    let mut items = caller.client("counting").stream::<u64>("count", &(5_000, "stop"));
+    let mut items = caller.client("counting").stream::<i64>("count", &(5_000, "stop"));
     for number in 0..5_000 {
         assert_eq!(items.next_blocking().and_then(Result::ok), Some(number));
         let ahead = written.load(Ordering::SeqCst) - (number as usize + 1);
@@ -142,7 +107,7 @@ fn a_reader_that_closes_early_closes_the_stream() {
     let (hub, told) = (hub(), Told::new());
     let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));
     let served = server.serve(counting(&told, &Arc::default())).wait().expect("it serves");
-    let mut items = caller.client("counting").stream::<u64>("count", &(u64::MAX, "stop"));
+    let mut items = caller.client("counting").stream::<i64>("count", &(i64::MAX, "stop"));
     assert_eq!(items.next_blocking().and_then(Result::ok), Some(0));
     drop(items);
     assert_eq!(told.next(), "closed");
@@ -150,21 +115,11 @@ fn a_reader_that_closes_early_closes_the_stream() {
 }
 
 #[test]
-fn a_stream_has_a_deadline_only_where_it_is_given_one() {
-    let (hub, told) = (hub(), Told::new());
-    let server = join(&hub, "server");
-    server.serve(counting(&told, &Arc::default())).wait().expect("it serves");
-    let hasty = hub.client("counting").timeout(Duration::from_millis(30));
-    assert_eq!(all(hasty.stream("count", &(1, "wait"))), [Ok(0), Err(ErrorCode::AskTimeout)]);
-    assert_eq!(told.next(), "closed");
-}
-
-#[test]
 fn a_writer_that_dies_is_told_after_the_items_that_came() {
     let (hub, told) = (hub(), Told::new());
     let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));
     server.serve(counting(&told, &Arc::default())).wait().expect("it serves");
-    let mut items = caller.client("counting").stream::<u64>("count", &(2, "wait"));
+    let mut items = caller.client("counting").stream::<i64>("count", &(2, "wait"));
     assert_eq!(items.next_blocking().and_then(Result::ok), Some(0));
     assert_eq!(items.next_blocking().and_then(Result::ok), Some(1));
     drop(server);
@@ -176,7 +131,7 @@ fn a_service_that_stops_cuts_its_streams() {
     let (hub, told) = (hub(), Told::new());
     let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));
     let served = server.serve(counting(&told, &Arc::default())).wait().expect("it serves");
-    let mut items = caller.client("counting").stream::<u64>("count", &(1, "wait"));
+    let mut items = caller.client("counting").stream::<i64>("count", &(1, "wait"));
     assert_eq!(items.next_blocking().and_then(Result::ok), Some(0));
     served.stop(PATIENCE).wait().expect("it stops");
     assert_eq!(all(items), [Err(ErrorCode::NodeStopped)]);
@@ -187,14 +142,14 @@ fn a_stream_is_no_call_and_a_call_is_no_stream() {
     let (hub, told) = (hub(), Told::new());
     hub.serve(counting(&told, &Arc::default())).wait().expect("it serves");
     let client = hub.client("counting");
-    let wrong = client.call::<u64>("count", &(1, "stop")).wait().expect_err("it is a stream");
+    let wrong = client.call::<i64>("count", &(1, "stop")).wait().expect_err("it is a stream");
     assert!(wrong.to_string().contains("read it as a stream"), "{wrong}");
-    let wrong = client.stream::<u64>("one", &()).next_blocking().expect("an error").expect_err("it is no stream");
+    let wrong = client.stream::<i64>("one", &()).next_blocking().expect("an error").expect_err("it is no stream");
     assert!(wrong.to_string().contains("call it, rather than read it"), "{wrong}");
     assert!(told.is_quiet(), "a handler has begun");
     let wrong =
-        client.stream::<u64>("count", &("x", "stop")).next_blocking().expect("an error").expect_err("no number");
-    assert_eq!(wrong.to_string(), "counting.count: end: invalid type: string \"x\", expected u64");
+        client.stream::<i64>("count", &("x", "stop")).next_blocking().expect("an error").expect_err("no number");
+    assert_eq!(wrong.to_string(), "counting.count: end: invalid type: string \"x\", expected i64");
 }
 
 #[test]
@@ -203,7 +158,7 @@ fn many_streams_run_beside_each_other() {
     let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));
     server.serve(counting(&told, &Arc::default())).wait().expect("it serves");
     let client = caller.client("counting");
-    let mut streams: Vec<_> = (0..500).map(|_| client.stream::<u64>("count", &(100, "stop"))).collect();
+    let mut streams: Vec<_> = (0..500).map(|_| client.stream::<i64>("count", &(100, "stop"))).collect();
     for number in 0..100 {
         for items in &mut streams {
             assert_eq!(items.next_blocking().and_then(Result::ok), Some(number));

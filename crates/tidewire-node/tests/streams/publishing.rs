@@ -126,24 +126,6 @@ fn a_publisher_names_what_was_not_stored() {
 }
 
 #[test]
-fn a_batch_is_stored_whole_or_not_at_all() {
-    let place = Place::new();
-    let orders = place.orders();
-    let acks = in_time(orders.batch((0..3).map(|number| Message::new("orders.x", &number))));
-    assert_eq!(acks.iter().map(|ack| ack.sequence).collect::<Vec<_>>(), [1, 2, 3]);
-    let mixed = [Message::new("orders.x", &1), Message::new("other.x", &2)];
-    let failed = orders.batch(mixed).wait().expect_err("one does not belong here");
-    assert!(
-        failed.code() == ErrorCode::PublishFailed && failed.to_string().contains("nothing of the batch"),
-        "{failed}"
-    );
-    assert_eq!(in_time(orders.info()).messages, 3);
-    assert!(in_time(orders.batch([])).is_empty());
-    let many = orders.batch((0..1_001).map(|number| Message::new("orders.x", &number))).wait();
-    assert_eq!(many.expect_err("too many").code(), ErrorCode::InvalidArgument);
-}
-
-#[test]
 fn a_node_has_streams_in_a_folder_of_its_own() {
     let folder = Folder::new();
     let options = || NodeOptions::named("alone").data(&folder.0);

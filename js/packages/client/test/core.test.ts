@@ -132,21 +132,6 @@ test("a program that slept for an hour asks before it gives its link up", async 
 	assert.equal(lost, 0);
 });
 
-test("an idempotent call is made again when the link is back, with the time that is left", async () => {
-	const { world, node } = await joined();
-	const call = Promise.resolve(node.client("pricing").with({ idempotent: true, timeout: 5_000 }).quote?.("X"));
-	await world.pass(1_000);
-	const [sent] = world.last.of(Kind.CALL);
-	assert.ok(sent && sent.frame.flags & 32);
-	world.last.cut();
-	await world.pass(1_000);
-	const again = world.last.of(Kind.CALL)[0];
-	assert.ok(again && again !== sent);
-	assert.ok((again.head.deadlineMs as number) <= 4_000);
-	world.last.say(Kind.REPLY, 2 | 8, again.frame, {}, writeValue("late but there"));
-	assert.equal(await call, "late but there");
-});
-
 test("a stream asks for more as it is read, and an early end waits for the other side", async () => {
 	const { world, node } = await joined();
 	const items = node.client("pricing").ticks?.()[Symbol.asyncIterator]();

@@ -93,13 +93,6 @@ async def test_an_error_comes_as_its_type_with_the_traceback_of_the_other_side(w
         assert WHERE.search(printed(raised.value))
 
 
-async def test_an_error_of_a_type_that_is_not_here_is_a_remote_error(workshop: Any) -> None:
-    with pytest.raises(tw.RemoteError, match=r"OnlyHere.*x") as raised:
-        await workshop.fail("own")
-    assert "in fail" in raised.value.remote_traceback
-    assert WHERE.search(printed(raised.value))
-
-
 GOOD, WRONG = Order("X", 1.0), Order("X", "cheap")  # type: ignore[arg-type]
 
 

@@ -156,9 +156,11 @@ async def test_calls_fail_with_the_server_and_go_on_with_the_next_one() -> None:
 async def test_calls_say_that_the_connection_is_lost_until_all_nodes_are_met_again() -> None:
     with Keeper("nats") as server:
         async with tw.Node(server.url, name="near") as near, tw.Node(server.url, name="far") as far:
+            await far.subscribe("lobby.ask", lambda message: message)
             await far.serve(Workshop())
             await until_served(near, "workshop")
             calls: list[Callable[[], Awaitable[Any]]] = [
+                lambda: near.request("lobby.ask", 1),
                 lambda: near.client(Workshop).echo(1),
                 lambda: near.client("workshop").echo(1),
             ]

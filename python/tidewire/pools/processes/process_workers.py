@@ -13,7 +13,7 @@ from collections import Counter
 from selectors import EVENT_READ, EVENT_WRITE, BaseSelector
 from typing import Any
 
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire._node.ledger import Stuck
 from tidewire.pools import failure
 from tidewire.pools.assignment import Assignment
@@ -135,7 +135,8 @@ class ProcessWorkers:
                 return
             self.end(worker)
         except BrokenFrame as error:
-            logger.error("pool %r: worker %d wrote %s", self._core.options.name, worker.number, error)
+            text, pool = "pool %(pool)r: worker %(worker)d wrote %(error)s", self._core.options.name
+            log.error("pool.worker_broken", text, pool=pool, worker=worker.number, error=error)
             self.end(worker)
 
     def _hear(self, worker: ProcessWorker, message: tuple[Any, ...]) -> None:
@@ -231,7 +232,7 @@ class ProcessWorkers:
 
     def _gone(self, progress: bool, how: str, cause: BaseException | None) -> None:
         self._core.counters.restarts += 1
-        logger.warning("pool %r: %s", self._core.options.name, how)
+        log.warning("pool.worker_lost", "pool %(pool)r: %(reason)s", pool=self._core.options.name, reason=how)
         self._replacement.ended(time.monotonic_ns(), progress, how, cause)
 
     # Health

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import ChangeCounter
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire._node.ledger import Ledger
 from tidewire._runtime.blocking_portal import LoopCall
 from tidewire._runtime.current import running_loop
@@ -116,7 +116,8 @@ class DurableHandlers:
 
     def _opened(self, opening: Future[None]) -> None:
         if not self._is_awaited and not opening.cancelled() and (error := opening.exception()) is not None:
-            logger.error("%s: they did not begin: %s", self.title, error)
+            fields = {"title": self.title, "node": self._node.name, "error": error}
+            log.error("consumer.start_failed", "%(title)s: they did not begin: %(error)s", **fields)
 
     def is_idle(self) -> bool:
         """Return whether they have nothing to do; once they are leaving, whether they have

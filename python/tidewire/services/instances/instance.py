@@ -292,7 +292,7 @@ class ServiceInstance:
         """
         served = getattr(running.method.call, "__self__", None)
         if not isinstance(error, (InvalidArgument, *getattr(served, "_answers_", ()))):
-            _log.call_failed(self, running.request.title, error, running.request.node != self.node.name)
+            _log.call_failed(self, running.request, error)
 
     def _interrupted(self, running: AnyRunning, error: BaseException) -> Failure | None:
         if not running.was_interrupted:

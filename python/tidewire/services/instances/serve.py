@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import release_problem
 from tidewire._handlers import Plan
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire._node.actors import Options
 from tidewire._node.ledger import Ledger
 from tidewire._runtime import steps
@@ -187,7 +187,8 @@ class Served:
             self._stops(False, 0.0)
             raise
         self._registry.keep(self)
-        logger.info("%s: serves %r, instance %r", node.name, self.name, self.instance)
+        text = "%(node)s: serves %(service)r, instance %(instance)r"
+        log.info("service.started", text, node=node.name, service=self.name, instance=self.instance)
         connection = node._connection
         if connection is not None and connection.is_joined:
             self._join(connection)
@@ -294,7 +295,8 @@ class Served:
             )
 
     def _leave(self) -> None:
-        logger.info("%s: serves %r, instance %r, no longer", self._node.name, self.name, self.instance)
+        text, node = "%(node)s: serves %(service)r, instance %(instance)r, no longer", self._node.name
+        log.info("service.stopped", text, node=node, service=self.name, instance=self.instance)
         self._registry.remove(self.name, self.instance)
         self._registry.forget(self)
         self._unsubscribe()

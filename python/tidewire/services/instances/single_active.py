@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import ChangeCounter
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire._node.ledger import Ledger
 from tidewire._runtime.blocking_portal import Blocking, LoopCall, blocking
 from tidewire.errors import LeaseLost, TidewireError
@@ -189,15 +189,13 @@ class SingleActive:
                 await self._begin()
                 wait_s = 0.0
                 await self._lease.lost()
-                logger.warning(
-                    "%s: the instance %r has lost its lease and is not active any more", self.name, self.instance
-                )
+                text = "%(service)s: the instance %(instance)r has lost its lease and is not active any more"
+                log.warning("service.lease_lost", text, **self._fields())
             # The instance tries again after every error: some instance has to be active.
             except Exception as error:  # noqa: BLE001
                 if not wait_s:
-                    logger.warning(
-                        "%s: the instance %r can't become active, and tries again: %s", self.name, self.instance, error
-                    )
+                    text = "%(service)s: the instance %(instance)r can't become active, and tries again: %(error)s"
+                    log.warning("service.activation_failed", text, **self._fields(), error=error)
                 wait_s = min(max(_FIRST_WAIT_S, 2 * wait_s), _LONGEST_WAIT_S)
             await self._deactivate(False, 0.0)
             if wait_s and not self._leaving:
@@ -208,9 +206,13 @@ class SingleActive:
         from tidewire.services.instances.serve import Served
 
         self._inner = Served(self._node, self._target, self._guarded, self.info, self._capacity, self._dispatcher)
-        logger.info("%s: the instance %r is active, with fence %d", self.name, self.instance, self._lease.fence)
+        text = "%(service)s: the instance %(instance)r is active, with fence %(fence)d"
+        log.info("service.activated", text, **self._fields(), fence=self._lease.fence)
         await self._inner
         self.rests.ring()
+
+    def _fields(self) -> dict[str, Any]:
+        return {"node": self._node.name, "service": self.name, "instance": self.instance}
 
     async def _deactivate(self, drain: bool, timeout: float | None) -> None:
         """Serve no more, and then let another be active."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from tidewire._log import logger
+from tidewire._log import log
 from tidewire.errors import AskTimeout, InvalidArgument, TidewireError
 from tidewire.services.channel import Channel, pump
 from tidewire.services.instances.inbound_call import InboundCall
@@ -128,7 +128,11 @@ class StreamWriter:
     def failed(self, error: BaseException) -> BaseException:
         """Return what the reader gets for what the generator raised."""
         if self.channel.closed:
-            logger.warning("%s: the stream was closed, and its generator failed at that: %r", self.channel.title, error)
+            text, title = (
+                "%(method)s: the stream was closed, and its generator failed at that: %(error)r",
+                self.channel.title,
+            )
+            log.warning("call.stream_close_failed", text, node=self.host.node.name, method=title, error=error)
         elif isinstance(error, Exception) and not self.running.cancelled:
             self.host.log_failure(self.running, error)
         return error_for_caller(self.channel.title, error)

@@ -48,30 +48,4 @@ impl Hub {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MAX: usize = 4_096;
-
-    #[test]
-    fn all_that_may_be_said_is_announced_at_once_and_more_takes_its_time() {
-        let (mut pace, now_us) = (AnnounceRateLimit::default(), 10_000_000);
-        for _ in 0..8 {
-            pace.announced(MAX / 8, MAX, now_us);
-        }
-        assert!(pace.rests_until_us() <= now_us, "a node that says all that it may say does not rest");
-        pace.announced(MAX / 8, MAX, now_us);
-        assert_eq!(pace.rests_until_us(), now_us + RESTORED_US / 8);
-        // A node that has paused long enough starts afresh, and gains no more by waiting longer.
-        let later_us = now_us + 10 * RESTORED_US;
-        pace.announced(MAX, MAX, later_us);
-        assert_eq!(pace.rests_until_us(), later_us);
-    }
-
-    #[test]
-    fn no_numbers_are_too_large() {
-        let mut pace = AnnounceRateLimit::default();
-        pace.announced(usize::MAX, 0, u64::MAX);
-        assert_eq!(pace.rests_until_us(), u64::MAX - RESTORED_US);
-    }
-}
+mod tests;

@@ -153,6 +153,11 @@ impl Hub {
         }
         let responder = if subject.starts_with(OF_HUB) { None } else { self.responder(at, head) };
         responder.ok_or_else(|| {
+            if let Some(place) = &self.lost {
+                let fix = "call again once a server runs: the hub connects again by itself";
+                let text = format!("nobody is known to answer calls on {subject:?}, and the connection of this hub to {place} is lost: {fix}");
+                return Some((ErrorCode::LinkLost, text));
+            }
             let fix = "subscribe a handler there, and look whether its node has joined this hub";
             Some((ErrorCode::NoResponders, format!("nobody answers calls on {subject:?}: {fix}")))
         })

@@ -145,6 +145,8 @@ pub struct Hub {
     /// Where the last message went, until that may have changed.
     course: Option<PublishRoute>,
     leaving: bool,
+    /// The place whose connection is lost, until the other nodes are met again.
+    lost: Option<String>,
     /// A link has another heartbeat than before.
     retimed: bool,
     /// The next examination of each link, and some outdated times.
@@ -180,6 +182,7 @@ impl Hub {
             found: Vec::new(),
             course: None,
             leaving: false,
+            lost: None,
             retimed: false,
             due: BinaryHeap::new(),
             changes: None,
@@ -293,6 +296,12 @@ impl Hub {
     pub fn set_access(&mut self, access: Access) {
         self.course = None;
         self.options.access = access;
+    }
+
+    /// Notes that the connection to other nodes, at this place, is lost. None: they are met again.
+    /// Meanwhile calls without a responder fail with `link_lost`.
+    pub fn set_lost(&mut self, place: Option<&str>) {
+        self.lost = place.map(str::to_owned);
     }
 
     /// Sets the place that a link comes from: after many refused tokens of a place, further answers

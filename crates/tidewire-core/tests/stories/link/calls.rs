@@ -1,11 +1,11 @@
 //! Calls between nodes: each ends once, at both sides.
 
 use tidewire_core::link::hub::HubOptions;
-use tidewire_core::link::session::{Event, Greeting, OutgoingPayload, Refused};
+use tidewire_core::link::session::{Event, Greeting, Refused};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, FieldsWriter, Flags, SubscribeHead};
 
-use crate::link::support::{MIB, World, announced, failure, filled, lane, nothing_is_left, pair};
+use crate::link::support::{World, announced, failure, lane, nothing_is_left, pair};
 
 #[test]
 fn a_call_carries_everything_and_is_answered_once() {
@@ -50,6 +50,19 @@ fn a_call_fails_with_what_the_callee_says() {
 }
 
 #[test]
+fn a_call_without_a_responder_names_the_lost_connection() {
+    let mut world = World::new(4);
+    let node = world.join("a");
+    for (lost, code) in [(Some("nats://there"), ErrorCode::LinkLost), (None, ErrorCode::NoResponders)] {
+        world.hub.set_lost(lost);
+        world.call(node, "svc", b"", 1);
+        world.settle();
+        let (_, found, text) = failure(&mut world, node);
+        assert_eq!((found, text.contains("nats://there")), (code, lost.is_some()), "{text}");
+    }
+}
+
+#[test]
 fn an_error_that_is_too_long_is_told_in_short() {
     let mut world = World::with(3, HubOptions { payload_bytes: 100_000, ..HubOptions::new("hub") });
     let node = world.join("a");
@@ -61,19 +74,6 @@ fn an_error_that_is_too_long_is_told_in_short() {
     world.settle();
     let (_, code, text) = failure(&mut world, node);
     assert_eq!((code, &*text), (ErrorCode::LimitExceeded, "remote_error: its 100001 bytes found no room on the link"));
-    nothing_is_left(&world);
-}
-
-#[test]
-fn a_call_that_nobody_answers_fails_at_once() {
-    let (mut world, caller, _) = pair(4);
-    for subject in ["nobody", "svc.more", "$hub.unknown"] {
-        world.call(caller, subject, &filled(MIB, 0), 5);
-        world.settle();
-        let (tag, code, text) = failure(&mut world, caller);
-        assert_eq!((tag, code), (5, ErrorCode::NoResponders));
-        assert!(text.contains(subject), "{text}");
-    }
     nothing_is_left(&world);
 }
 
@@ -318,27 +318,6 @@ fn a_listener_hears_messages_and_gets_no_calls() {
     assert_eq!(world.events(callee).len(), 21, "all calls, and the message");
     assert_eq!(world.published(watcher), [b"news"]);
     assert_eq!(failure(&mut world, caller).1, ErrorCode::NoResponders);
-}
-
-#[test]
-fn a_node_can_call_itself_over_the_hub() {
-    let mut world = World::new(19);
-    let node = world.join("a");
-    world.subscribe(node, "svc", "");
-    world.call(node, "svc", &filled(400_000, 3), 1);
-    world.settle();
-    let call = world.called(node);
-    assert!(call.payload() == filled(400_000, 3));
-    let payload = OutgoingPayload::Long(Box::new(filled(400_000, 4)));
-    world.nodes[node].session.reply(call.id, Flags::NORMAL, payload).unwrap();
-    world.settle();
-    let events = world.events(node);
-    let [Event::Replied(1, reply)] = &events[..] else { panic!("one reply") };
-    assert!(reply.payload() == filled(400_000, 4));
-    world.call(node, "svc", b"", 2);
-    world.settle();
-    world.cut(node);
-    assert_eq!((world.hub.open_calls(), world.hub.open_routes(), world.hub.subscriptions()), (0, 0, 0));
 }
 
 #[test]

@@ -3,29 +3,6 @@
 use proptest::prelude::*;
 use tidewire_core::rpc::admission::{Admission, Entry};
 
-#[test]
-fn the_third_waits_and_the_fourth_is_turned_away() {
-    let mut admission = Admission::new(2, 1);
-    assert_eq!(admission.enter('a', 2), Entry::Admitted('a'));
-    assert_eq!(admission.enter('b', 2), Entry::Admitted('b'));
-    assert_eq!(admission.enter('c', 2), Entry::Queued);
-    assert_eq!(admission.enter('d', 2), Entry::Refused('d'));
-    assert_eq!((admission.leave(), admission.running()), (Some('c'), 2));
-    assert_eq!((admission.leave(), admission.leave(), admission.running()), (None, None, 0));
-}
-
-#[test]
-fn one_that_waits_can_give_up() {
-    let mut admission = Admission::new(1, 10);
-    for (name, lane) in [("running", 2), ("low", 3), ("normal", 2)] {
-        admission.enter(name, lane);
-    }
-    assert_eq!(admission.queued().copied().collect::<Vec<_>>(), ["normal", "low"]);
-    let gone = ["low", "running"].map(|name| admission.remove(|one| *one == name));
-    assert_eq!(gone, [Some("low"), None]);
-    assert_eq!((admission.leave(), admission.leave()), (Some("normal"), None));
-}
-
 #[derive(Clone, Debug)]
 enum Step {
     Enter(usize),

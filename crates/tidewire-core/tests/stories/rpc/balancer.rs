@@ -82,41 +82,6 @@ fn a_quick_failure_draws_no_calls() {
     assert_eq!(chosen(&mut three, QUICKEST, 1), "b");
 }
 
-#[test]
-fn the_least_busy_is_chosen_and_equal_ones_take_turns() {
-    let mut three = balancer(&["a", "b", "c"]);
-    let turns: Vec<_> = (0..6).map(|_| chosen(&mut three, Policy::LeastOutstanding, 0)).collect();
-    assert_eq!(turns, ["b", "c", "a", "b", "c", "a"]);
-    three.began("a");
-    assert!((0..10).all(|_| chosen(&mut three, Policy::LeastOutstanding, 0) != "a"));
-    three.ended("a", Ended::Untold);
-    assert!((0..3).any(|_| chosen(&mut three, Policy::LeastOutstanding, 0) == "a"));
-}
-
-// Promises: P13.88.
-#[test]
-fn one_that_has_refused_is_passed_over() {
-    let mut three = balancer(&["a", "b", "c"]);
-    let left = |policy, without: &[&str]| {
-        balancer(&["a", "b", "c"]).choose(policy, 7, |id| without.contains(&id)).map(|(id, ())| id.to_string())
-    };
-    assert_eq!(left(Policy::First, &["a", "b"]).as_deref(), Some("c"));
-    assert_eq!(left(Policy::Random, &["a", "b", "c"]), None);
-    three.remove("a");
-    assert_eq!(chosen(&mut three, Policy::First, 0), "b");
-}
-
-#[test]
-fn the_end_of_a_removed_entry_changes_nothing() {
-    let mut one = balancer(&["a"]);
-    one.began("a");
-    assert!(one.remove("a").is_some() && one.remove("a").is_none());
-    one.ended("a", Ended::Answered(1_000_000));
-    assert!(one.add("a", ()).is_ok() && one.add("a", ()).is_err());
-    one.ended("a", Ended::Answered(1_000_000));
-    assert_eq!((one.outstanding("a"), one.len()), (0, 1));
-}
-
 /// Numbers of a seed.
 fn dice_of(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed;

@@ -4,16 +4,6 @@ use proptest::prelude::*;
 use tidewire_core::rpc::retry::Retry;
 
 #[test]
-fn a_call_is_made_again_so_often_and_not_beyond_its_end() {
-    let mut retry = Retry::new(Some(10_000_000), 3, 1);
-    assert!((0..3).all(|at| retry.lost(at, 0)));
-    assert_eq!(retry.tried(), [0, 1, 2]);
-    assert!(!retry.lost(3, 0));
-    assert!(!Retry::new(Some(10_000_000), 3, 1).lost(0, 10_000_000));
-    assert!(!Retry::new(None, 0, 1).lost(0, 0));
-}
-
-#[test]
 fn waits_for_somebody_grow_and_begin_anew_after_a_loss() {
     let mut retry = Retry::new(None, 2, 5);
     assert!(retry.lost(0, 0));

@@ -1,5 +1,6 @@
 //! Helpers shared by the stories.
 
+pub mod count;
 pub mod python;
 
 use std::path::PathBuf;
