@@ -2,11 +2,12 @@
 //! stored for a few seconds after use, so that the next read from its position needs no new one.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_nats::Message;
-use serde_json::{Value, json};
+use serde_json::json;
 use tidewire_backend::home::HomeResult;
 use tokio::time::Instant;
 
@@ -61,11 +62,24 @@ impl Cursors {
         left.remove(&(selection.clone(), next)).map(|(_, cursor)| cursor)
     }
 
-    /// Leaves a cursor in front of a sequence.
-    pub fn leave(&self, cursor: Cursor, next: u64) {
+    /// Leaves a cursor in front of a sequence. One that nobody can use is closed.
+    pub async fn leave(&self, connection: &Connection, cursor: Cursor, next: u64) {
+        if let Some(superfluous) = self.store(cursor, next) {
+            superfluous.close(connection).await;
+        }
+    }
+
+    fn store(&self, cursor: Cursor, next: u64) -> Option<Cursor> {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        if cursor.clean && left.len() < KEPT {
-            left.insert((cursor.selection.clone(), next), (Instant::now(), cursor));
+        if !cursor.clean || left.len() >= KEPT {
+            return Some(cursor);
+        }
+        match left.entry((cursor.selection.clone(), next)) {
+            Entry::Occupied(_) => Some(cursor),
+            Entry::Vacant(place) => {
+                place.insert((Instant::now(), cursor));
+                None
+            }
         }
     }
 
@@ -144,10 +158,4 @@ pub(crate) async fn scan(
             }
         }
     }
-}
-
-/// The last sequence of a stream, as its leader has it, and how many servers keep it.
-pub(crate) fn last_of(info: &Value) -> (u64, bool) {
-    let last = info["state"]["last_seq"].as_u64().unwrap_or_default();
-    (last, info["config"]["num_replicas"].as_u64().unwrap_or(1) > 1)
 }

@@ -248,7 +248,7 @@ async fn changes(shared: &Shared, bucket: &str, selection: &Selection, watch: &W
     if entries.is_empty() {
         cursor.close(connection).await;
     } else {
-        shared.cursors.leave(cursor, upto + 1);
+        shared.cursors.leave(connection, cursor, upto + 1).await;
     }
     Ok(Changes { entries, upto, more: pending > 0 })
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::consumers::widest;
-use crate::cursor::{Cursor, From, Selection, last_of};
+use crate::cursor::{Cursor, From, Selection};
 use crate::message;
 use crate::names;
 use crate::pull::{End, Pull, Puller, Wait};
@@ -31,7 +31,7 @@ pub(crate) async fn read(shared: &Shared, stream: &str, read: Read) -> HomeResul
     let selection = Selection { stream: stream.to_owned(), filter };
     let until = Instant::now() + clock::span(read.wait_us);
     let patience = Instant::now() + clock::span(read.wait_us).max(connection.settings.request_timeout);
-    let (mut last, mut replicated) = newest(shared, stream).await?;
+    let mut last = newest(shared, stream).await?;
     let mut from = match read.start {
         Start::New => From::Sequence(last + 1),
         Start::All => From::Sequence(1),
@@ -39,8 +39,8 @@ pub(crate) async fn read(shared: &Shared, stream: &str, read: Read) -> HomeResul
         Start::Time(time_us) => From::Time(time_us),
     };
     loop {
-        let mut page = match piece(shared, &selection, &read, from, last, replicated).await {
-            Ok(page) => page,
+        let mut batch = match present(shared, &selection, &read, from, last).await {
+            Ok(batch) => batch,
             Err(error) if error.kind() != HomeErrorKind::Unreachable || Instant::now() >= patience => {
                 return Err(error);
             }
@@ -49,57 +49,46 @@ pub(crate) async fn read(shared: &Shared, stream: &str, read: Read) -> HomeResul
                 continue;
             }
         };
-        let all_seen = page.next > last;
-        if !page.events.is_empty() || !all_seen || page.stopped(&read) {
-            return Ok(page.finish(&read, last));
+        if batch.is_empty && batch.next <= last {
+            match first_stored(shared, &selection, batch.next, last).await? {
+                Some(missing) if Instant::now() < patience => {
+                    from = From::Sequence(missing);
+                    Puller::pause(patience).await;
+                    continue;
+                }
+                Some(missing) => batch.next = missing,
+                None => batch.next = last + 1,
+            }
         }
-        // A cursor may be on a server that lags behind the leader.
-        if replicated && let Some(missing) = lagging(shared, &selection, page.begin, last).await? {
-            from = From::Sequence(missing);
-            Puller::pause(patience).await;
-            continue;
+        let stopped = read.stop.is_some_and(|stop| batch.next > stop);
+        if stopped {
+            batch.cursor.close(connection).await;
+        } else {
+            shared.cursors.leave(connection, batch.cursor, batch.next).await;
         }
         let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(page.finish(&read, last));
+        if !batch.events.is_empty() || batch.next <= last || stopped || left.is_zero() {
+            let seen = batch.events.last().map_or(0, |event| event.sequence);
+            let next = read.stop.map_or(batch.next, |stop| batch.next.min(stop.saturating_add(1)));
+            return Ok(Page { events: batch.events, next, last: last.max(seen) });
         }
-        from = From::Sequence(page.next);
-        wait(shared, &selection, page.next, left).await?;
-        (last, replicated) = newest(shared, stream).await?;
-        page.events.clear();
+        from = From::Sequence(batch.next);
+        wait(shared, &selection, batch.next, left).await?;
+        last = newest(shared, stream).await?;
     }
 }
 
-/// Events read so far, and the next position.
-struct ReadBatch {
-    begin: u64,
+/// Events that a cursor had, and the position behind them.
+struct Batch {
     events: Vec<Event>,
     next: u64,
-}
-
-impl ReadBatch {
-    fn stopped(&self, read: &Read) -> bool {
-        read.stop.is_some_and(|stop| self.next > stop)
-    }
-
-    fn finish(mut self, read: &Read, last: u64) -> Page {
-        if let Some(stop) = read.stop {
-            self.events.retain(|event| event.sequence <= stop);
-        }
-        let seen = self.events.last().map_or(0, |event| event.sequence);
-        Page { events: self.events, next: self.next, last: last.max(seen) }
-    }
+    /// True if the cursor reported the end, without any message.
+    is_empty: bool,
+    cursor: Cursor,
 }
 
 /// Reads the present events, in one pull.
-async fn piece(
-    shared: &Shared,
-    selection: &Selection,
-    read: &Read,
-    from: From,
-    last: u64,
-    replicated: bool,
-) -> HomeResult<ReadBatch> {
+async fn present(shared: &Shared, selection: &Selection, read: &Read, from: From, last: u64) -> HomeResult<Batch> {
     let connection = &shared.connection;
     let left = match from {
         From::Sequence(sequence) => shared.cursors.take(selection, sequence),
@@ -114,56 +103,47 @@ async fn piece(
     if matches!(end, End::TooLarge) && messages.is_empty() {
         (messages, end) = cursor.next(connection, Pull { messages: 1, bytes: 0, ..now }).await;
     }
-    let begin = match from {
-        From::Sequence(sequence) => sequence,
-        _ => messages.first().map_or(last + 1, |(place, _)| place.sequence),
+    let next = match (messages.last(), from) {
+        (Some((place, _)), _) => place.sequence + 1,
+        (None, From::Sequence(sequence)) => sequence,
+        (None, _) => last + 1,
     };
-    let mut next = messages.last().map_or(begin, |(place, _)| place.sequence + 1);
-    let events: Vec<_> = messages
+    let is_empty = messages.is_empty() && matches!(end, End::Empty);
+    let mut events: Vec<_> = messages
         .into_iter()
         .filter(|(_, message)| !names::is_ours(&message.subject))
         .filter_map(|(place, message)| message::event(message, place.sequence, place.time_us))
         .collect();
-    // A lagging replica would later return events that count as seen.
-    let sure = !replicated || matches!(end, End::Whole);
     match end {
-        End::Empty => next = next.max(last + 1),
         End::Away(error) if events.is_empty() => return Err(error),
         End::Gone if events.is_empty() => return Err(connection.away("a cursor was lost")),
         _ => (),
     }
-    if let Some(stop) = read.stop
-        && next > stop
-    {
-        cursor.close(connection).await;
-        return Ok(ReadBatch { begin, events, next: next.min(stop.saturating_add(1)).max(begin) });
-    }
-    if sure {
-        shared.cursors.leave(cursor, next);
-    } else {
-        cursor.close(connection).await;
-    }
-    Ok(ReadBatch { begin, events, next })
+    let past_stop = read.stop.map_or(u64::MAX, |stop| stop.saturating_add(1));
+    events.retain(|event| event.sequence < past_stop);
+    Ok(Batch { events, next, is_empty, cursor })
 }
 
-/// The newest sequence, and whether there are replicas that may lag.
-async fn newest(shared: &Shared, stream: &str) -> HomeResult<(u64, bool)> {
-    let info = find(&shared.connection, stream).await;
-    Ok(last_of(&info.map_err(|failure| failure.of_stream(&shared.connection, stream))?))
+/// The newest sequence.
+async fn newest(shared: &Shared, stream: &str) -> HomeResult<u64> {
+    let info =
+        find(&shared.connection, stream).await.map_err(|failure| failure.of_stream(&shared.connection, stream))?;
+    Ok(info["state"]["last_seq"].as_u64().unwrap_or_default())
 }
 
-/// The first event from a place on that the leader has, although a cursor has found none.
-async fn lagging(shared: &Shared, selection: &Selection, from: u64, last: u64) -> HomeResult<Option<u64>> {
+/// The first event from a position on that the leader has, although a cursor found none. A replica
+/// may lag behind the leader, and a server stores an event before it tells its cursors.
+async fn first_stored(shared: &Shared, selection: &Selection, from: u64, last: u64) -> HomeResult<Option<u64>> {
     let all = [">".to_owned()];
     let filter = if selection.filter.is_empty() { &all[..] } else { &selection.filter };
+    let mut first = None;
     for subject in filter {
         let found = shared.stored(&selection.stream, &json!({"seq": from, "next_by_subj": subject})).await?;
-        if let Some(stored) = found.filter(|stored| stored.sequence <= last && !names::is_ours(&stored.message.subject))
-        {
-            return Ok(Some(stored.sequence));
+        if let Some(stored) = found.filter(|stored| stored.sequence <= last) {
+            first = Some(first.unwrap_or(u64::MAX).min(stored.sequence));
         }
     }
-    Ok(None)
+    Ok(first)
 }
 
 /// Waits until something may have come. The cursor that sees it has moved behind it, and is not

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tidewire as tw
@@ -116,3 +117,22 @@ async def test_wrong_arguments_are_named(url: str, tmp_path: Path) -> None:
     with pytest.raises(tw.LinkLost, match=r"can't be reached \("):
         async with tw.Node("nats://127.0.0.1:1"):
             pass
+
+
+@pytest.mark.promise("P17.97")
+async def test_many_replays_follow_one_stream_and_miss_nothing(url: str) -> None:
+    async with tw.Node(url) as node:
+        stream = await node.stream("followed", subjects=["followed.>"])
+
+        async def follow() -> list[Any]:
+            seen = []
+            async for event in stream.read(follow=True):
+                seen.append(event.value)
+                if event.value == 299:
+                    break
+            return seen
+
+        following = [asyncio.ensure_future(follow()) for _ in range(8)]
+        for number in range(300):
+            await stream.publish("followed.x", number)
+        assert await asyncio.gather(*following) == [list(range(300))] * 8
