@@ -41,6 +41,7 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<actors::idle::Mark>()?;
     module.add_class::<campaigns::Philox>()?;
     module.add_class::<campaigns::Run>()?;
+    module.add_class::<campaigns::CommonDraws>()?;
     module.add_class::<campaigns::CampaignStore>()?;
     module.add_class::<campaigns::CampaignWorker>()?;
     module.add_class::<streams::StreamHome>()?;

@@ -728,7 +728,13 @@ class Run(Generic[_P]):
     """
 
     def __new__(
-        cls, index: int = 0, *, campaign_seed: int | str | None = None, params: _P | None = None, attempt: int = 1
+        cls,
+        index: int = 0,
+        *,
+        campaign_seed: int | str | None = None,
+        params: _P | None = None,
+        attempt: int = 1,
+        sets: int = 1,
     ) -> Self: ...
     @property
     def index(self) -> int:
@@ -754,7 +760,37 @@ class Run(Generic[_P]):
     def numpy(self) -> NumpyGenerator:
         """The random numbers of this run for NumPy."""
 
+    @property
+    def common(self) -> CommonDraws:
+        """Common random numbers: the runs of one replication share them. A replication is one run
+        of each of the ``sets`` parameter sets: run i is in replication ``i // sets``.
+
+        ``Campaign.differences`` compares the sets pair by pair.
+        """
+
     def __class_getitem__(cls, key: Any) -> GenericAlias: ...
+
+@final
+class CommonDraws:
+    """Random numbers of a replication, the same in each of its runs. They depend on the seed of the
+    campaign and the replication alone, and never overlap with those of a run.
+    """
+
+    @property
+    def index(self) -> int:
+        """Which replication this is, from 0."""
+
+    @property
+    def seed(self) -> int:
+        """64 bits for generators of your own."""
+
+    @property
+    def random(self) -> Random:
+        """The random numbers of this replication, from their beginning in each run."""
+
+    @property
+    def numpy(self) -> NumpyGenerator:
+        """The random numbers of this replication for NumPy, from their beginning in each run."""
 
 @final
 class CampaignStore:

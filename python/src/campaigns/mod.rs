@@ -1,6 +1,7 @@
 //! Campaigns for Python: runs and their random numbers, the loop over a range, connections to
 //! stores.
 
+mod draws;
 mod encode;
 mod random;
 mod range;
@@ -10,6 +11,7 @@ mod status_page;
 mod store;
 mod worker;
 
+pub use draws::CommonDraws;
 pub use random::Philox;
 pub use run::Run;
 pub use store::CampaignStore;

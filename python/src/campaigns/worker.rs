@@ -28,6 +28,7 @@ pub struct CampaignWorker {
     function: Py<PyAny>,
     parameters: Py<PyAny>,
     key: Key,
+    sets: u64,
     schema: Option<Schema>,
     attempts: u32,
     range_us: u64,
@@ -61,9 +62,10 @@ impl CampaignWorker {
         let campaign = CampaignId(campaign);
         let opened = detach(py, || {
             let mut store = store::open(&url, false)?;
-            Ok((store.campaign(campaign)?.plan, store))
+            Ok((store.campaign(campaign)?, store))
         });
-        let (plan, store) = opened.map_err(|failure| store::raise(py, &failure))?;
+        let (stored, store) = opened.map_err(|failure| store::raise(py, &failure))?;
+        let plan = stored.plan;
         let info = WorkerInfo { name, host, process: std::process::id(), code };
         let patience = SessionTimeouts {
             store: Duration::from_secs_f64(store_wait),
@@ -76,6 +78,7 @@ impl CampaignWorker {
             function,
             parameters,
             key: plan.seed.key(),
+            sets: stored.sets,
             schema: plan.schema,
             attempts: plan.settings.attempts,
             range_us: plan.settings.range_us,
@@ -97,7 +100,7 @@ impl CampaignWorker {
         let session = detach(py, || self.join()).map_err(|failure| store::raise(py, &failure))?;
         let session = self.session.get_or_init(|| session);
         stages.lease_us = now_us() - begun;
-        let run = Bound::new(py, Run::of_campaign(self.key, Some(self.parameters.clone_ref(py))))?;
+        let run = Bound::new(py, Run::of_campaign(self.key, self.sets, Some(self.parameters.clone_ref(py))))?;
         let range = RangeLoop {
             function: self.function.bind(py),
             run,

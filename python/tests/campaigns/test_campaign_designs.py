@@ -91,6 +91,35 @@ def test_a_campaign_sweeps_a_latin_hypercube(store: str) -> None:
     assert [row.value for row in campaign.results()] == [sweep[run % 5]["steps"] + 1 for run in range(10)]
 
 
+@sqlite_alone
+@pytest.mark.promise("P15.77", "P15.78")
+def test_sets_are_compared_under_common_random_numbers(store: str) -> None:
+    sweep = tw.grid(delay=[0.0, 2.0, 5.0])
+    campaign = tw.campaign(functions.compared, runs=2_000, seed=3, sweep=sweep, store=store, attempts=1)
+    campaign.run(workers=2, progress=False)
+    rows = {row.run: row for row in campaign.results()}
+    for one in campaign.differences(baseline=1):
+        number = one.by["param_set"]
+        pairs = [(rows[run], rows.get(run // 3 * 3 + 1)) for run in sorted(rows) if run % 3 == number]
+        found = [of.late - to.late for of, to in pairs if to is not None]
+        assert (one.count, one.missing) == (len(found), len(pairs) - len(found))
+        assert one.missing > 0
+        if one.column == "shared":
+            assert (one.min, one.max) == (0.0, 0.0)
+        elif one.column == "late":
+            difference = sweep[number]["delay"] - 2.0
+            assert one.mean == pytest.approx(difference) and one.standard_error < 1e-9
+        else:
+            assert one.standard_error > 0.01, "numbers of a run are its own"
+    assert len({row.shared for row in rows.values()}) == 667
+    assert campaign.replay(5)["shared"] == rows[5].shared
+    for bad, says in ((3, "baseline: 3 is not allowed"), (True, "baseline: True")):
+        with pytest.raises(tw.InvalidArgument, match=says):
+            campaign.differences(bad)
+    with pytest.raises(tw.InvalidArgument, match="differences: 1 parameter sets"):
+        tw.campaign(functions.pi, runs=1, store=store).differences()
+
+
 @pytest.mark.parametrize(
     ("n", "arguments", "says"),
     [

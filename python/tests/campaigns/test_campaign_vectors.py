@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy
 import pytest
+import tidewire as tw
 
 VECTORS: dict[str, Any] = json.loads(
     (Path(__file__).parents[3] / "spec/vectors/campaigns.json").read_text(encoding="utf-8")
@@ -105,6 +106,16 @@ def test_keys_and_seeds(vector: dict[str, Any]) -> None:
         words = words_of(key, index, 1, len(run["random"]))
         assert [f"{word:016x}" for word in words] == run["random"]
         assert f"{words_of(key, index, 2, 1)[0]:016x}" == run["numpy"]
+
+
+@pytest.mark.promise("P15.77")
+@pytest.mark.parametrize("index", [0, 4, 5, 2**48])
+def test_common_random_numbers(index: int) -> None:
+    key, scope, replication = key_of("int:-7"), 1 << 64, index // 5
+    common = tw.Run(index, campaign_seed=-7, sets=5).common
+    assert (common.index, common.seed) == (replication, words_of(key, replication, scope, 1)[0])
+    assert [common.random.getrandbits(64) for _ in range(5)] == words_of(key, replication, 1 | scope, 5)
+    assert [int(common.numpy.bit_generator.random_raw())] == words_of(key, replication, 2 | scope, 1)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("vector", VECTORS["digests"], ids=lambda vector: vector["name"])

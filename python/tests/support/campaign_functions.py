@@ -107,6 +107,20 @@ def stepped(run: tw.Run[Steps]) -> int:
     return run.params.steps
 
 
+KEPT: list[Any] = []
+
+
+def compared(run: tw.Run) -> dict[str, float]:
+    """Draws from common numbers, some of which stay in use after the run."""
+    if run.index % 7 == 3:
+        raise ValueError("a run without a result")
+    draws = run.common.random
+    KEPT.append(draws if run.index % 5 else run.common if run.index % 2 else None)
+    shared = draws.random() + float(run.common.numpy.random())
+    assert shared != run.random.random() + float(run.numpy.random())
+    return {"shared": shared, "late": 10.0 * shared + run.params["delay"], "alone": run.random.random()}
+
+
 def swept(run: tw.Run) -> dict[str, Any]:
     run.params["teams"].append(1)
     return {"set": f"{run.params['strategy']}-{len(run.params['teams'])}"}

@@ -426,6 +426,22 @@ class Campaign:
 
         return summary(self, by)
 
+    def differences(self, baseline: int = 0) -> Summary:
+        """Return the statistics of differences between parameter sets, for each numeric column in
+        one pass: the value of a run minus that of the baseline's run in the same replication.
+
+        ``missing`` counts replications with one of both values. See ``Run.common``.
+
+        Args:
+            baseline: The number of a set; each other one has entries, ``by={"param_set": number}``.
+
+        Raises:
+            InvalidArgument: if there is no such set, one set or over 100,000, or rows per run.
+        """
+        from tidewire._campaigns.differences import differences
+
+        return differences(self, baseline)
+
     def to_csv(self, path: str | os.PathLike[str] | IO[str]) -> int:
         """Write the rows as CSV in order of run, at constant memory, and return how many. Missing
         values are empty.
@@ -478,7 +494,7 @@ class Campaign:
         plan = self._read()
         function, _ = codes.load(plan["function"], plan["pickled"], plan["code"])
         params = parameter_sets.Parameters(function, self.sets, self._stored_sets())(run)
-        return function(Run(run, campaign_seed=self.seed, params=params))
+        return function(Run(run, campaign_seed=self.seed, params=params, sets=self.sets))
 
     def __repr__(self) -> str:
         """Return its name, number and store."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from tidewire._binding import Philox
 
-_NUMPY_USE = 2
 _WORD = 2**64 - 1
 
 
@@ -91,10 +90,8 @@ class NumpyStream:
         self._state: Any = self.bits.state
         self._counter: Any = self._state["state"]["counter"]
 
-    def begin(self, run: int) -> None:
-        """Go to the beginning of a run's stream."""
+    def begin(self, counter: list[int]) -> None:
+        """Go to the beginning of a stream, at block 0 of a counter of four words."""
         # NumPy counts up before it makes a block.
-        before = (run << 64 | _NUMPY_USE << 128) - 1
-        for word in range(4):
-            self._counter[word] = before >> 64 * word & _WORD
+        self._counter[:] = (_WORD, counter[1] - 1 & _WORD, counter[2] - (counter[1] == 0), counter[3])
         self.bits.state = self._state

@@ -8,7 +8,7 @@ import json
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from statistics import NormalDist
@@ -25,7 +25,7 @@ NUMERIC = ("integer", "float", "boolean")
 ELEMENTS_MAX = 1_000
 _ELEMENTS_OF_GROUPS_MAX = 200_000
 _NUMBERS = (float, bool, type(None))
-_GROUPS_MAX = 100_000
+GROUPS_MAX = 100_000
 _VALUES_KEPT, _LEAST_KEPT, _MOST_KEPT = 4_000_000, 64, 4_096
 
 
@@ -132,15 +132,15 @@ def summary(campaign: Campaign, by: str | Sequence[str] | None = None) -> Summar
     grouping = Grouping(campaign, [by] if isinstance(by, str) else list(by or ()))
     groups: dict[tuple[Any, ...], dict[NumberColumn, ValueCounts]] = {}
     rows: Counter[tuple[Any, ...]] = Counter()
-    elements = max(1, min(ELEMENTS_MAX, _ELEMENTS_OF_GROUPS_MAX // grouping.expected))
+    elements, capacity_of = limits_of(grouping.expected)
     read = {name: kind for name, kind in kinds.items() if name not in grouping.names}
     for batch in campaign.batches():
         numbers = numbers_of(batch, read, elements)
-        capacity = max(_LEAST_KEPT, min(_MOST_KEPT, _VALUES_KEPT // max(1, len(numbers) * grouping.expected)))
+        capacity = capacity_of(len(numbers))
         for key, places in grouping.split(batch):
-            if key not in groups and len(groups) >= _GROUPS_MAX:
+            if key not in groups and len(groups) >= GROUPS_MAX:
                 raise InvalidArgument(
-                    f"by: {by!r} makes more than {_GROUPS_MAX:,} groups: name something with fewer values"
+                    f"by: {by!r} makes more than {GROUPS_MAX:,} groups: name something with fewer values"
                 )
             group = groups.setdefault(key, {})
             rows[key] += len(batch.runs if places is None else places)
@@ -161,6 +161,14 @@ def summary(campaign: Campaign, by: str | Sequence[str] | None = None) -> Summar
         if column in groups[key]
     ]
     return Summary(found)
+
+
+def limits_of(groups: int) -> tuple[int, Callable[[int], int]]:
+    """Return the most elements of an array that so many groups allow, and the capacity of a sketch
+    by the number of columns.
+    """
+    elements = max(1, min(ELEMENTS_MAX, _ELEMENTS_OF_GROUPS_MAX // groups))
+    return elements, lambda columns: max(_LEAST_KEPT, min(_MOST_KEPT, _VALUES_KEPT // max(1, columns * groups)))
 
 
 class NumberColumn(NamedTuple):
@@ -215,7 +223,7 @@ class Grouping:
             if name != "param_set" and name not in first:
                 there = ", ".join((*first, *columns, "param_set"))
                 raise InvalidArgument(f"by: {name!r} is no parameter and no column; there are {there}")
-        self.expected = min(self._sets if self._parameters else 16 if names else 1, _GROUPS_MAX)
+        self.expected = min(self._sets if self._parameters else 16 if names else 1, GROUPS_MAX)
 
     def split(self, batch: Batch) -> Iterator[tuple[tuple[Any, ...], list[int] | None]]:
         """Yield the groups of a batch with the places of their rows; None for all."""

@@ -48,9 +48,19 @@ pub enum Use {
     Numpy = 2,
 }
 
-/// The counter at which a stream of a run begins: block, run, use, 0.
-pub const fn counter(run: u64, of: Use) -> [u64; 4] {
-    [0, run, of as u64, 0]
+/// The scope of a stream, one run or one replication: the fourth word of its counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Scope {
+    /// A run.
+    Run = 0,
+    /// A replication: one run of each parameter set.
+    Replication = 1,
+}
+
+/// The counter at which a stream begins: block, index of the run or replication, use, scope.
+pub const fn counter(index: u64, of: Use, scope: Scope) -> [u64; 4] {
+    [0, index, of as u64, scope as u64]
 }
 
 /// A stream of words: the blocks of a key from a counter on, each block from its first word to its
@@ -59,9 +69,9 @@ pub const fn counter(run: u64, of: Use) -> [u64; 4] {
 /// 2^64 blocks long, after which the next run's stream would begin.
 ///
 /// ```
-/// use tidewire_core::campaign::random::{Stream, Use, counter};
+/// use tidewire_core::campaign::random::{Scope, Stream, Use, counter};
 ///
-/// let mut stream = Stream::new([1, 2], counter(7, Use::Random));
+/// let mut stream = Stream::new([1, 2], counter(7, Use::Random, Scope::Run));
 /// let first = stream.word();
 /// let position = stream.position();
 /// let second = stream.word();

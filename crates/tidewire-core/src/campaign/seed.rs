@@ -7,7 +7,7 @@ use std::str::FromStr;
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
 use super::digest::write_padded;
-use super::random::{self, Key, Use};
+use super::random::{self, Key, Scope, Use};
 
 const HASH_KEY: [u8; 16] = *b"tidewire seed 01";
 /// Digits of an integer seed, at most: 4,096 bits.
@@ -115,8 +115,8 @@ impl fmt::Display for SeedError {
 
 impl std::error::Error for SeedError {}
 
-/// The seed of a run: 64 bits that depend on the key of the campaign and the index of the run
+/// The seed of a run or replication: 64 bits that depend on the key of the campaign and the index
 /// alone.
-pub fn of_run(key: Key, run: u64) -> u64 {
-    random::philox(key, random::counter(run, Use::Seed))[0]
+pub fn of_run(key: Key, index: u64, scope: Scope) -> u64 {
+    random::philox(key, random::counter(index, Use::Seed, scope))[0]
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value as Json;
 use tidewire_core::campaign::digest::{digest, read, written};
-use tidewire_core::campaign::random::{Stream, Use, counter};
+use tidewire_core::campaign::random::{Scope, Stream, Use, counter};
 use tidewire_core::campaign::rows::{Column, ColumnType, Rows, Value};
 use tidewire_core::campaign::seed::{self, Seed};
 
@@ -34,12 +34,12 @@ fn keys_seeds_and_streams() {
         assert_eq!(key.to_vec(), list(&vector["key"]).iter().map(hex).collect::<Vec<_>>(), "{written}");
         for run in list(&vector["runs"]) {
             let index = text(&run["run"]).parse().unwrap();
-            assert_eq!(seed::of_run(key, index), hex(&run["seed"]), "{written}, run {index}");
-            let mut stream = Stream::new(key, counter(index, Use::Random));
+            assert_eq!(seed::of_run(key, index, Scope::Run), hex(&run["seed"]), "{written}, run {index}");
+            let mut stream = Stream::new(key, counter(index, Use::Random, Scope::Run));
             for word in list(&run["random"]) {
                 assert_eq!(stream.word(), hex(word), "{written}, run {index}");
             }
-            assert_eq!(Stream::new(key, counter(index, Use::Numpy)).word(), hex(&run["numpy"]));
+            assert_eq!(Stream::new(key, counter(index, Use::Numpy, Scope::Run)).word(), hex(&run["numpy"]));
         }
     }
 }
@@ -76,7 +76,7 @@ fn digests() {
 
 #[test]
 fn a_position_of_a_stream_can_be_returned_to() {
-    let mut stream = Stream::new([3, 4], counter(9, Use::Random));
+    let mut stream = Stream::new([3, 4], counter(9, Use::Random, Scope::Run));
     for _ in 0..11 {
         let position = stream.position();
         let expected: Vec<_> = (0..7).map(|_| stream.word()).collect();
