@@ -131,9 +131,11 @@ def test_a_lease_is_renewed_while_a_run_holds_the_interpreter(store: str) -> Non
     assert report.losses == 0
 
 
-def test_two_starters_of_one_campaign(store: str, tmp_path: Path, undisturbed: str) -> None:
+def test_two_starters_of_one_campaign(store: str, tmp_path: Path, undisturbed: str, go_on: Callable[[], None]) -> None:
     campaign = plan(store, lease=0.5)
     with program(STARTER.format(store=store), tmp_path) as other, running(campaign) as end:
+        until(plan_of(store), lambda status: len(working(status)) == 4)
+        go_on()
         report = end()
         assert other.wait() == 0
     check(report, undisturbed)

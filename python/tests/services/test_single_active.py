@@ -69,6 +69,7 @@ async def test_another_is_active_as_soon_as_one_is_stopped(kind: str, tmp_path: 
         assert await standby.active(PATIENCE) > fence
         assert set(answers) == {("second", standby.fence)}, "calls waited until somebody was active"
         assert await two.client(Matching).who() == ("second", standby.fence)
+        await two.until(lambda now: now["links"]["services"]["matching"] == 2, PATIENCE)
         assert [info.instances for info in await two.services() if info.name == "matching"] == [
             (f"~{standby.instance}", standby.instance)
         ]
