@@ -66,19 +66,6 @@ fn errors_of_a_pattern_name_the_fix() {
     }
 }
 
-// Promises: P6.3.
-#[test]
-fn wildcards_select_whole_tokens() {
-    let matching = [(">", "a.b"), ("*.>", "a.b"), ("a.*.c", "a.b.c"), ("a.b", "a.b"), ("*", "a")];
-    for (pattern, subject) in matching {
-        assert!(Pattern::new(pattern).unwrap().matches_str(subject), "{pattern} must select {subject}");
-    }
-    let other = [("a.>", "a"), ("*", "a.b"), ("a.*", "a"), ("a.b", "a.b.c"), ("a.b.c", "a.b"), ("a", "A")];
-    for (pattern, subject) in other {
-        assert!(!Pattern::new(pattern).unwrap().matches_str(subject), "{pattern} must not select {subject}");
-    }
-}
-
 #[test]
 fn a_subject_can_be_looked_up_by_its_text() {
     let known = HashSet::from([Subject::new("orders.created").unwrap()]);
@@ -128,18 +115,13 @@ proptest! {
     // Promises: P6.3.
     #[test]
     fn matching_agrees_with_the_naive_matcher(
-        pattern in "([ab*]\\.){0,4}[ab*>]",
-        subject in "([ab]\\.){0,5}[ab]",
+        pattern in "([aA*]\\.){0,4}[aA*>]",
+        subject in "([aA]\\.){0,5}[aA]",
     ) {
         let ours: Vec<&str> = pattern.split('.').collect();
         let theirs: Vec<&str> = subject.split('.').collect();
         let parsed = Pattern::new(&pattern).unwrap();
         prop_assert_eq!(parsed.matches(&Subject::new(&subject).unwrap()), selects(&ours, &theirs));
-    }
-
-    #[test]
-    fn a_subject_selects_itself_alone(one in "([ab]\\.){0,3}[ab]", other in "([ab]\\.){0,3}[ab]") {
-        let pattern = Pattern::new(&one).unwrap();
-        prop_assert_eq!(pattern.matches_str(&other), one == other);
+        prop_assert_eq!(parsed.matches_str(&subject), selects(&ours, &theirs));
     }
 }
