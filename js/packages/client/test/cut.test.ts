@@ -91,6 +91,7 @@ test("a network that is cut is noticed, and what was there is back after it", { 
 	assert.match(await lost, /^nothing was heard of the hub for 4000 ms/);
 	await open;
 	assert.throws(() => node.publish("news", 1), LinkLost);
+	assert.equal(node.hub, undefined);
 	// Connections that nobody answers are given up, and tried again.
 	await inVain;
 	proxy.isCut = false;

@@ -65,11 +65,6 @@ class Pricing(tw.Service):
     async def state(self) -> dict[str, int]:
         return {"open": self.open, "begun": self.begun, "cancelled": self.cancelled}
 
-    @tw.method(idempotent=True)
-    async def steady(self, seconds: float) -> str:
-        await asyncio.sleep(seconds)
-        return "steady"
-
     @tw.method
     async def broken(self, text: str) -> None:
         raise KeyError(text)
