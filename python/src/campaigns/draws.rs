@@ -6,9 +6,10 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 use tidewire_core::campaign::random::{Key, Scope, Stream, Use, counter};
-use tidewire_core::campaign::seed::of_run;
+use tidewire_core::campaign::seed::{Seed, of_run};
 
 use super::random::Philox;
+use crate::errors::error;
 use crate::interpreter::once::{Once, intern};
 
 /// The numbers of one run or one replication. Generators are made when they are asked for.
@@ -76,8 +77,8 @@ impl CommonDraws {
 }
 
 impl CommonDraws {
-    pub const fn new(key: Key, replication: u64) -> Self {
-        Self { draws: Draws::new(key, Scope::Replication, replication) }
+    pub const fn new(run: &Draws, replication: u64) -> Self {
+        Self { draws: Draws::new(run.key, Scope::Replication, replication) }
     }
 
     /// Goes on to a replication, if nobody else has `this`.
@@ -93,12 +94,12 @@ impl CommonDraws {
 }
 
 impl Draws {
-    pub const fn new(key: Key, scope: Scope, index: u64) -> Self {
-        Self { key, scope, index, random: None, spare: None, numpy: None, spare_numpy: None }
+    pub const fn of_run(key: Key, index: u64) -> Self {
+        Self::new(key, Scope::Run, index)
     }
 
-    pub const fn key(&self) -> Key {
-        self.key
+    const fn new(key: Key, scope: Scope, index: u64) -> Self {
+        Self { key, scope, index, random: None, spare: None, numpy: None, spare_numpy: None }
     }
 
     pub fn seed(&self) -> u64 {
@@ -190,4 +191,29 @@ impl Generator {
 pub fn held(object: *mut ffi::PyObject) -> ffi::Py_ssize_t {
     // SAFETY: it is an object that the caller has a reference to, and the interpreter is held.
     unsafe { ffi::Py_REFCNT(object) }
+}
+
+/// The key of a campaign's seed; without one that of 0.
+pub fn key_of(campaign_seed: Option<&Bound<'_, PyAny>>) -> PyResult<Key> {
+    Ok(campaign_seed.map_or(Ok(Seed::from(0)), seed)?.key())
+}
+
+/// A seed as Python has it: an integer or text.
+pub fn seed(value: &Bound<'_, PyAny>) -> PyResult<Seed> {
+    let py = value.py();
+    let refuse = |text: &str| error(py, "InvalidArgument", text, &[]);
+    let made = if value.is_instance_of::<pyo3::types::PyBool>() {
+        return Err(refuse("seed: a truth value is not allowed: give an integer or text"));
+    } else if value.is_instance_of::<pyo3::types::PyInt>() {
+        // Python refuses to write very long integers; so does a seed.
+        let digits = value.str().map_err(|_| refuse("seed: an integer of too many digits: pass text"))?;
+        Seed::integer(digits.to_str()?)
+    } else if let Ok(text) = value.cast::<pyo3::types::PyString>() {
+        let text = text.to_str().map_err(|_| refuse("seed: text with a lone surrogate: leave it out"))?;
+        Seed::text(text)
+    } else {
+        let kind = value.get_type().name()?;
+        return Err(refuse(&format!("seed: {kind} is not allowed: give an integer or text")));
+    };
+    made.map_err(|failure| refuse(&failure.to_string()))
 }

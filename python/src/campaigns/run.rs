@@ -2,10 +2,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
-use tidewire_core::campaign::random::{Key, Scope};
-use tidewire_core::campaign::seed::Seed;
 
-use super::draws::{CommonDraws, Draws, held};
+use super::draws::{CommonDraws, Draws, held, key_of};
 use crate::errors::error;
 
 /// One run.
@@ -36,10 +34,9 @@ impl Run {
         if sets == 0 {
             return Err(error(py, "InvalidArgument", "sets: 0 is not allowed: a campaign has 1 set or more", &[]));
         }
-        let key = campaign_seed.map_or(Ok(Seed::from(0)), seed)?.key();
+        let draws = Draws::of_run(key_of(campaign_seed)?, index);
         let params = params.unwrap_or_else(|| pyo3::types::PyDict::new(py).into_any().unbind());
-        let draws = Draws::new(key, Scope::Run, index);
-        Ok(Self { params: Some(params), attempt, draws, ..Self::of_campaign(key, sets, None) })
+        Ok(Self { params: Some(params), attempt, ..Self::of_campaign(draws, sets, None) })
     }
 
     /// Index of the run in its campaign, from 0.
@@ -90,7 +87,7 @@ impl Run {
     #[getter]
     fn common<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, CommonDraws>> {
         if self.common.is_none() {
-            self.common = Some(Py::new(py, CommonDraws::new(self.draws.key(), self.draws.index / self.sets))?);
+            self.common = Some(Py::new(py, CommonDraws::new(&self.draws, self.draws.index / self.sets))?);
         }
         Ok(self.common.as_ref().map(|common| common.bind(py).clone()).expect("it is there"))
     }
@@ -102,8 +99,8 @@ impl Run {
 
 impl Run {
     /// A placeholder before the first run of a campaign.
-    pub const fn of_campaign(key: Key, sets: u64, parameters: Option<Py<PyAny>>) -> Self {
-        Self { draws: Draws::new(key, Scope::Run, 0), attempt: 0, sets, parameters, params: None, common: None }
+    pub const fn of_campaign(draws: Draws, sets: u64, parameters: Option<Py<PyAny>>) -> Self {
+        Self { draws, attempt: 0, sets, parameters, params: None, common: None }
     }
 
     /// The next run. It gets the generators of this one that nobody has stored.
@@ -112,31 +109,11 @@ impl Run {
         // A borrow counts as a reference.
         let is_referenced = held(this.as_ptr()) > 1;
         let mut run = this.borrow_mut();
-        let (key, sets) = (run.draws.key(), run.sets);
+        let sets = run.sets;
         let parameters = run.parameters.as_ref().map(|made| made.clone_ref(py));
         let common = if is_referenced { None } else { run.common.take() };
         let common = common.and_then(|common| CommonDraws::move_to(common, py, index / sets));
         let draws = run.draws.next(py, index, is_referenced);
-        Bound::new(py, Self { draws, attempt, common, ..Self::of_campaign(key, sets, parameters) })
+        Bound::new(py, Self { attempt, common, ..Self::of_campaign(draws, sets, parameters) })
     }
-}
-
-/// A seed as Python has it: an integer or text.
-pub fn seed(value: &Bound<'_, PyAny>) -> PyResult<Seed> {
-    let py = value.py();
-    let refuse = |text: &str| error(py, "InvalidArgument", text, &[]);
-    let made = if value.is_instance_of::<pyo3::types::PyBool>() {
-        return Err(refuse("seed: a truth value is not allowed: give an integer or text"));
-    } else if value.is_instance_of::<pyo3::types::PyInt>() {
-        // Python refuses to write very long integers; so does a seed.
-        let digits = value.str().map_err(|_| refuse("seed: an integer of too many digits: pass text"))?;
-        Seed::integer(digits.to_str()?)
-    } else if let Ok(text) = value.cast::<pyo3::types::PyString>() {
-        let text = text.to_str().map_err(|_| refuse("seed: text with a lone surrogate: leave it out"))?;
-        Seed::text(text)
-    } else {
-        let kind = value.get_type().name()?;
-        return Err(refuse(&format!("seed: {kind} is not allowed: give an integer or text")));
-    };
-    made.map_err(|failure| refuse(&failure.to_string()))
 }

@@ -13,8 +13,8 @@ use tidewire_core::campaign::digest::{digest, written};
 use tidewire_core::campaign::rows::{Rows, Value, Values};
 use tidewire_stores::Missing;
 
+use super::draws::seed;
 use super::encode;
-use super::run::seed;
 use crate::errors::error;
 use crate::interpreter::attach::detach;
 

@@ -10,6 +10,7 @@ use tidewire_backend::{
 };
 use tidewire_core::campaign::random::Key;
 
+use super::draws::Draws;
 use super::encode::Encoder;
 use super::range::{RangeLoop, now_us};
 use super::run::Run;
@@ -100,7 +101,10 @@ impl CampaignWorker {
         let session = detach(py, || self.join()).map_err(|failure| store::raise(py, &failure))?;
         let session = self.session.get_or_init(|| session);
         stages.lease_us = now_us() - begun;
-        let run = Bound::new(py, Run::of_campaign(self.key, self.sets, Some(self.parameters.clone_ref(py))))?;
+        let run = Bound::new(
+            py,
+            Run::of_campaign(Draws::of_run(self.key, 0), self.sets, Some(self.parameters.clone_ref(py))),
+        )?;
         let range = RangeLoop {
             function: self.function.bind(py),
             run,

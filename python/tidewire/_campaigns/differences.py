@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tidewire._campaigns.arguments import integer
@@ -11,8 +12,6 @@ from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tidewire._campaigns.campaign import Campaign
-
-_Values = dict[NumberColumn, float | None]
 
 
 def differences(campaign: Campaign, baseline: int) -> Summary:
@@ -26,14 +25,12 @@ def differences(campaign: Campaign, baseline: int) -> Summary:
         fix = 'return one row from the function, or compare campaign.summary(by="param_set")'
         raise InvalidArgument(f"differences: each run gives several rows: {fix}")
     integer("baseline", baseline, 0, sets - 1)
-    counts: dict[tuple[NumberColumn, int], ValueCounts] = {}
-    found: dict[tuple[NumberColumn, int], list[float | None]] = defaultdict(list)
-    replication: dict[int, _Values] = {}
-    """The rows of the replication that is read, by parameter set."""
     elements, capacity_of = limits_of(sets)
+    counts: dict[tuple[NumberColumn, int], ValueCounts] = {}
+    replication: dict[int, dict[NumberColumn, float | None]] = {}
     at = 0
 
-    def compare() -> None:
+    def compare(found: dict[tuple[NumberColumn, int], list[float | None]]) -> None:
         of_baseline = replication.pop(baseline, {})
         for number, values in replication.items():
             for column, value in values.items():
@@ -41,20 +38,17 @@ def differences(campaign: Campaign, baseline: int) -> Summary:
                 found[column, number].append(None if value is None or other is None else value - other)
         replication.clear()
 
-    def count() -> None:
-        capacity = capacity_of(len({column for column, _ in found}))
-        for key, values in found.items():
-            counts.setdefault(key, ValueCounts(capacity)).add(values)
-        found.clear()
-
-    for batch in campaign.batches():
-        numbers = numbers_of(batch, kinds, elements)
-        for place, run in enumerate(batch.runs):
+    for batch in chain(campaign.batches(), [None]):
+        found: dict[tuple[NumberColumn, int], list[float | None]] = defaultdict(list)
+        numbers = {} if batch is None else numbers_of(batch, kinds, elements)
+        for place, run in enumerate(batch.runs if batch else ()):
             if run // sets != at:
-                compare()
+                compare(found)
                 at = run // sets
             replication[run % sets] = {column: values[place] for column, values in numbers.items()}
-        count()
-    compare()
-    count()
+        if batch is None:
+            compare(found)
+        capacity = capacity_of(len({column for column, _ in found}))
+        for key, differing in found.items():
+            counts.setdefault(key, ValueCounts(capacity)).add(differing)
     return Summary([counts[key].summary(key[0].name, {"param_set": key[1]}) for key in sorted(counts)])
