@@ -175,7 +175,8 @@ def python_error(row: Row) -> str:
     parent: str = row.get("parent", "TidewireError")
     bases = ", ".join([parent, *row.get("also", [])])
     lines = [f"class {row['name']}({bases}):", *python_docstring(row), ""]
-    lines += [f'    code = "{row["code"]}"', f"    retryable = {row['retryable']}"]
+    # No error is retryable but those that say so.
+    lines += [f'    code = "{row["code"]}"', *(["    retryable = True"] if row["retryable"] else [])]
     positional = [field for field in row.get("fields", []) if "position" in field]
     if positional:
         lines += ["", *python_positional(row["name"], positional)]

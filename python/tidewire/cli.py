@@ -449,72 +449,35 @@ def top(
     raise typer.Exit(top(Hub(url or "", token, False, files=(ca, cert, key)), node, interval, once, json))
 
 
-@bench.command(
-    "engine", epilog="Example: tidewire bench engine --only A1,A2 --json", context_settings=OPTIONS_OF_ITS_OWN
-)
-def bench_engine(context: typer.Context) -> None:
-    """The engine beside kameo, ractor, actix, Pekko, channels, asyncio and thread queues. All
-    options: --help.
-    """
+_BENCHES = {
+    "engine": (
+        "--only A1,A2 --json",
+        "The engine beside kameo, ractor, actix, Pekko, channels, asyncio and thread queues.",
+    ),
+    "agents": ("--only G1,W3 --json", "Agents and pools beside asyncio, concurrent.futures, multiprocessing and Ray."),
+    "rpc": ("--only small --peers nats", "Calls between processes beside NATS, WebSocket, gRPC, zenoh and others."),
+    "http": ("--repeat 3", "JSON over HTTP through the gateway of a hub, beside axum, and FastAPI on uvicorn."),
+    "streams": ("--short", "Durable streams beside SQLite, JetStream, Redis and a bare file."),
+    "campaigns": (
+        "--only tiny --peers 'tidewire,multiprocessing.Pool'",
+        "Seeded runs over worker processes beside Pool, Dramatiq, Celery, Taskiq, Ray and Dask.",
+    ),
+}
+
+
+def _bench(context: typer.Context) -> None:
     from tidewire.commands.bench import bench
 
-    raise typer.Exit(bench("engine", context.args))
+    raise typer.Exit(bench(str(context.info_name), context.args))
 
 
-@bench.command(
-    "agents", epilog="Example: tidewire bench agents --only G1,W3 --json", context_settings=OPTIONS_OF_ITS_OWN
-)
-def bench_agents(context: typer.Context) -> None:
-    """Agents and pools beside asyncio, concurrent.futures, multiprocessing and Ray. All options:
-    --help.
-    """
-    from tidewire.commands.bench import bench
-
-    raise typer.Exit(bench("agents", context.args))
-
-
-@bench.command(
-    "rpc", epilog="Example: tidewire bench rpc --only small --peers nats", context_settings=OPTIONS_OF_ITS_OWN
-)
-def bench_rpc(context: typer.Context) -> None:
-    """Calls between processes beside NATS, WebSocket, gRPC, zenoh and others. All options:
-    --help.
-    """
-    from tidewire.commands.bench import bench
-
-    raise typer.Exit(bench("rpc", context.args))
-
-
-@bench.command("http", epilog="Example: tidewire bench http --repeat 3", context_settings=OPTIONS_OF_ITS_OWN)
-def bench_http(context: typer.Context) -> None:
-    """JSON over HTTP through the gateway of a hub, beside axum, and FastAPI on uvicorn. All
-    options: --help.
-    """
-    from tidewire.commands.bench import bench
-
-    raise typer.Exit(bench("http", context.args))
-
-
-@bench.command("streams", epilog="Example: tidewire bench streams --short", context_settings=OPTIONS_OF_ITS_OWN)
-def bench_streams(context: typer.Context) -> None:
-    """Durable streams beside SQLite, JetStream, Redis and a bare file. All options: --help."""
-    from tidewire.commands.bench import bench
-
-    raise typer.Exit(bench("streams", context.args))
-
-
-@bench.command(
-    "campaigns",
-    epilog="Example: tidewire bench campaigns --only tiny --peers 'tidewire,multiprocessing.Pool'",
-    context_settings=OPTIONS_OF_ITS_OWN,
-)
-def bench_campaigns(context: typer.Context) -> None:
-    """Seeded runs over worker processes beside Pool, Dramatiq, Celery, Taskiq, Ray and Dask. All
-    options: --help.
-    """
-    from tidewire.commands.bench import bench
-
-    raise typer.Exit(bench("campaigns", context.args))
+for _name, (_options, _help) in _BENCHES.items():
+    bench.command(
+        _name,
+        help=f"{_help} All options: --help.",
+        epilog=f"Example: tidewire bench {_name} {_options}",
+        context_settings=OPTIONS_OF_ITS_OWN,
+    )(_bench)
 
 
 def _show(report: dict[str, Any]) -> None:

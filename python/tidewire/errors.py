@@ -147,7 +147,6 @@ class ActorStopped(TidewireError):
     """
 
     code = "actor_stopped"
-    retryable = False
 
 
 class AskTimeout(TidewireError, TimeoutError):
@@ -179,7 +178,6 @@ class AskCycle(TidewireError):
     """
 
     code = "ask_cycle"
-    retryable = False
 
     def __init__(self, message: str = "", *, path: Iterable[str] = ()) -> None:
         super().__init__(message)
@@ -193,7 +191,6 @@ class NoReply(TidewireError):
     """
 
     code = "no_reply"
-    retryable = False
 
 
 class NameTaken(TidewireError):
@@ -203,7 +200,6 @@ class NameTaken(TidewireError):
     """
 
     code = "name_taken"
-    retryable = False
 
 
 class NoSuchTarget(TidewireError, LookupError):
@@ -213,7 +209,6 @@ class NoSuchTarget(TidewireError, LookupError):
     """
 
     code = "no_such_target"
-    retryable = False
 
 
 class UnknownDispatcher(TidewireError, LookupError):
@@ -225,7 +220,6 @@ class UnknownDispatcher(TidewireError, LookupError):
     """
 
     code = "unknown_dispatcher"
-    retryable = False
 
     def __init__(self, message: str = "", *, known: Iterable[str] = ()) -> None:
         super().__init__(message)
@@ -239,7 +233,6 @@ class InvalidArgument(TidewireError, ValueError):
     """
 
     code = "invalid_argument"
-    retryable = False
 
 
 class InvalidSubject(InvalidArgument):
@@ -249,7 +242,6 @@ class InvalidSubject(InvalidArgument):
     """
 
     code = "invalid_subject"
-    retryable = False
 
 
 class ConfigError(TidewireError, ValueError):
@@ -261,7 +253,6 @@ class ConfigError(TidewireError, ValueError):
     """
 
     code = "config_invalid"
-    retryable = False
 
     def __init__(self, message: str = "", *, problems: Iterable[str] = ()) -> None:
         super().__init__(message)
@@ -275,7 +266,6 @@ class AlreadyStarted(TidewireError):
     """
 
     code = "already_started"
-    retryable = False
 
 
 class NodeStopped(TidewireError):
@@ -285,7 +275,6 @@ class NodeStopped(TidewireError):
     """
 
     code = "node_stopped"
-    retryable = False
 
 
 class LimitExceeded(TidewireError):
@@ -309,7 +298,6 @@ class RemoteError(TidewireError):
     """
 
     code = "remote_error"
-    retryable = False
 
     def __init__(self, type_name: str = "", message: str = "", remote_traceback: str = "") -> None:
         super().__init__(": ".join(part for part in (type_name, message) if part))
@@ -349,7 +337,6 @@ class PayloadTooLarge(TidewireError):
     """
 
     code = "payload_too_large"
-    retryable = False
 
 
 class Unauthorized(TidewireError):
@@ -359,7 +346,6 @@ class Unauthorized(TidewireError):
     """
 
     code = "unauthorized"
-    retryable = False
 
 
 class WorkerLost(TidewireError):
@@ -379,7 +365,6 @@ class TaskQuarantined(TidewireError):
     """
 
     code = "task_quarantined"
-    retryable = False
 
 
 class TaskTimeout(TidewireError, TimeoutError):
@@ -389,7 +374,6 @@ class TaskTimeout(TidewireError, TimeoutError):
     """
 
     code = "task_timeout"
-    retryable = False
 
 
 class PoolFailed(TidewireError):
@@ -399,7 +383,6 @@ class PoolFailed(TidewireError):
     """
 
     code = "pool_failed"
-    retryable = False
 
 
 class PoolStopped(TidewireError):
@@ -409,7 +392,6 @@ class PoolStopped(TidewireError):
     """
 
     code = "pool_stopped"
-    retryable = False
 
 
 class MessageExpired(TidewireError):
@@ -419,7 +401,6 @@ class MessageExpired(TidewireError):
     """
 
     code = "message_expired"
-    retryable = False
 
 
 class Unhandled(TidewireError):
@@ -429,7 +410,6 @@ class Unhandled(TidewireError):
     """
 
     code = "unhandled"
-    retryable = False
 
 
 class WireError(TidewireError):
@@ -439,7 +419,6 @@ class WireError(TidewireError):
     """
 
     code = "wire_error"
-    retryable = False
 
 
 class VersionMismatch(TidewireError):
@@ -449,7 +428,6 @@ class VersionMismatch(TidewireError):
     """
 
     code = "version_mismatch"
-    retryable = False
 
 
 class CallCancelled(TidewireError):
@@ -459,7 +437,6 @@ class CallCancelled(TidewireError):
     """
 
     code = "cancelled"
-    retryable = False
 
 
 class RemoteGone(TidewireError):
@@ -470,7 +447,6 @@ class RemoteGone(TidewireError):
     """
 
     code = "remote_gone"
-    retryable = False
 
 
 class CampaignError(TidewireError):
@@ -483,7 +459,6 @@ class CampaignError(TidewireError):
     """
 
     code = "campaign_error"
-    retryable = False
 
     def __init__(self, message: str = "", *, kind: str | None = None) -> None:
         super().__init__(message)
@@ -507,7 +482,6 @@ class NoSuchCampaign(CampaignError, LookupError):
     """
 
     code = "no_such_campaign"
-    retryable = False
 
 
 class CodeChanged(CampaignError):
@@ -517,7 +491,6 @@ class CodeChanged(CampaignError):
     """
 
     code = "code_changed"
-    retryable = False
 
 
 class HomeError(TidewireError):
@@ -529,7 +502,6 @@ class HomeError(TidewireError):
     """
 
     code = "home_error"
-    retryable = False
 
     def __init__(self, message: str = "", *, kind: str | None = None) -> None:
         super().__init__(message)
@@ -543,7 +515,6 @@ class NotFound(HomeError, LookupError):
     """
 
     code = "not_found"
-    retryable = False
 
 
 class SettingsDiffer(HomeError):
@@ -553,7 +524,6 @@ class SettingsDiffer(HomeError):
     """
 
     code = "settings_differ"
-    retryable = False
 
 
 class StreamFull(HomeError):
@@ -563,7 +533,6 @@ class StreamFull(HomeError):
     """
 
     code = "stream_full"
-    retryable = False
 
 
 class StaleDelivery(HomeError):
@@ -574,7 +543,6 @@ class StaleDelivery(HomeError):
     """
 
     code = "stale_delivery"
-    retryable = False
 
 
 class RevisionConflict(HomeError):
@@ -584,7 +552,6 @@ class RevisionConflict(HomeError):
     """
 
     code = "revision_conflict"
-    retryable = False
 
 
 class LeaseLost(HomeError):
@@ -594,7 +561,6 @@ class LeaseLost(HomeError):
     """
 
     code = "lease_lost"
-    retryable = False
 
 
 class LeaseHeld(HomeError, TimeoutError):
@@ -624,7 +590,6 @@ class DataInUse(HomeError):
     """
 
     code = "data_in_use"
-    retryable = False
 
 
 class DataCorrupt(HomeError):
@@ -634,7 +599,6 @@ class DataCorrupt(HomeError):
     """
 
     code = "data_corrupt"
-    retryable = False
 
 
 class Unsupported(HomeError):
@@ -644,7 +608,6 @@ class Unsupported(HomeError):
     """
 
     code = "unsupported"
-    retryable = False
 
 
 class HomeUnavailable(HomeError):
@@ -667,7 +630,6 @@ class PublishFailed(HomeError):
     """
 
     code = "publish_failed"
-    retryable = False
 
     def __init__(self, message: str = "", *, failures: Iterable[str] = ()) -> None:
         super().__init__(message)
