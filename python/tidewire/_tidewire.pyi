@@ -30,6 +30,7 @@ __all__ = [
     "ChangeCounter",
     "ClusterBridge",
     "CommandAttempt",
+    "CommonDraws",
     "Context",
     "CoroutineLoop",
     "DeliveryWorker",
