@@ -10,7 +10,7 @@ use futures_core::Stream;
 use tidewire_node::{Error, MethodInfo, Node, ServiceInfo, Subscription, Visibility};
 
 /// The subject on which the hub publishes joins and departures of services.
-const CHANGES: &str = "$hub.services.*";
+pub(crate) const CHANGES: &str = "$hub.services.*";
 /// Age at which a list is requested anew, even without changes from the hub.
 const OLD: Duration = Duration::from_secs(60);
 
@@ -58,11 +58,16 @@ impl Catalog {
 
     /// The public services that there are now.
     pub async fn services(&self) -> Result<Arc<Services>, Error> {
-        if let Some(known) = self.known() {
+        self.services_since(None).await
+    }
+
+    /// The public services, from a list that was requested at this time or later.
+    pub async fn services_since(&self, since: Option<Instant>) -> Result<Arc<Services>, Error> {
+        if let Some(known) = self.known(since) {
             return Ok(known);
         }
         let _asks = self.asking.lock().await;
-        if let Some(known) = self.known() {
+        if let Some(known) = self.known(since) {
             return Ok(known);
         }
         if self.state().changes.is_none() {
@@ -77,7 +82,7 @@ impl Catalog {
         Ok(services)
     }
 
-    fn known(&self) -> Option<Arc<Services>> {
+    fn known(&self, since: Option<Instant>) -> Option<Arc<Services>> {
         let mut state = self.state();
         let mut has_changed = !self.node.is_joined();
         if let Some(changes) = &mut state.changes {
@@ -90,7 +95,7 @@ impl Catalog {
             state.services = None;
         }
         let (listed_at, services) = state.services.as_ref()?;
-        (listed_at.elapsed() < OLD).then(|| Arc::clone(services))
+        (listed_at.elapsed() < OLD && since.is_none_or(|since| *listed_at >= since)).then(|| Arc::clone(services))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -20,6 +20,8 @@ const TRACE: &str = "traceparent";
 pub(crate) enum StreamForm {
     /// Server-sent events.
     Events,
+    /// Server-sent events with data alone, for MCP.
+    Messages,
     /// JSON, one value a line.
     Lines,
 }

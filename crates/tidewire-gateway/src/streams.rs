@@ -96,7 +96,7 @@ pub(crate) async fn begin(
         _place: place,
     });
     let media_type = match form {
-        StreamForm::Events => "text/event-stream",
+        StreamForm::Events | StreamForm::Messages => "text/event-stream",
         StreamForm::Lines => "application/x-ndjson",
     };
     let mut answer = answer(StatusCode::OK, media_type, body);
@@ -270,8 +270,10 @@ impl OutputBuffer {
     /// Writes an item, if it comes to that.
     fn try_item(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Option<bool>) -> Option<bool> {
         let before = self.out.len();
-        if self.form == StreamForm::Events {
-            self.out.extend_from_slice(format!("id: {}\ndata: ", self.items + 1).as_bytes());
+        match self.form {
+            StreamForm::Events => self.out.extend_from_slice(format!("id: {}\ndata: ", self.items + 1).as_bytes()),
+            StreamForm::Messages => self.out.extend_from_slice(b"data: "),
+            StreamForm::Lines => {}
         }
         let written = write(&mut self.out);
         if written != Some(true) {
@@ -279,7 +281,7 @@ impl OutputBuffer {
             return written;
         }
         self.items += 1;
-        let end: &[u8] = if self.form == StreamForm::Events { b"\n\n" } else { b"\n" };
+        let end: &[u8] = if self.form == StreamForm::Lines { b"\n" } else { b"\n\n" };
         self.out.extend_from_slice(end);
         written
     }
@@ -294,6 +296,7 @@ impl OutputBuffer {
                 }
                 self.out.extend_from_slice(format!("{body}\n").as_bytes());
             }
+            StreamForm::Messages => {}
         }
     }
 
@@ -304,7 +307,7 @@ impl OutputBuffer {
     }
 
     fn beat(&mut self) {
-        let beat: &[u8] = if self.form == StreamForm::Events { b":\n\n" } else { b"\n" };
+        let beat: &[u8] = if self.form == StreamForm::Lines { b"\n" } else { b":\n\n" };
         self.out.extend_from_slice(beat);
     }
 }

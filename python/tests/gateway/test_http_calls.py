@@ -203,16 +203,6 @@ def test_services_that_come_and_go_are_seen_at_once(place: Site) -> None:
     assert place.call("late/echo", 1).problem == (404, "no_such_target")
 
 
-def test_a_call_goes_to_the_instance_of_another_node(guarded: Site) -> None:
-    url = guarded.node.listen("tide://127.0.0.1:0").url
-    with tw.Node(url, name="far", token="hub-secret") as far:
-        far.serve({"where": lambda: "far"}, name="far", visibility="public")
-        until(lambda: guarded.call("far/where", authorization="Bearer ann-secret").status == 200, "it is not served")
-        assert guarded.call("far/where", authorization="Bearer ann-secret").value == "far"
-    gone = guarded.call("far/where", authorization="Bearer ann-secret")
-    assert gone.problem == (404, "no_such_target")
-
-
 @pytest.mark.promise("P13.91")
 def test_tokens_say_who_calls_and_what_they_may(guarded: Site) -> None:
     assert guarded.call("shop/echo").problem == (401, "unauthorized")
@@ -251,6 +241,7 @@ def test_a_client_that_disconnects_ends_the_handler(place: Site) -> None:
     assert place.shop.inside.wait(PATIENCE)
     connection.close()
     assert place.shop.gone.wait(PATIENCE), "its handler still runs"
+    assert place.idle(), "its request is still open"
 
 
 def test_a_stop_finishes_what_is_under_way_and_takes_no_more() -> None:

@@ -8,7 +8,6 @@ import json
 import queue
 import resource
 import socket
-import threading
 import time
 from collections.abc import Iterator
 
@@ -211,21 +210,6 @@ def test_a_thousand_connections_call_at_once(place: Site) -> None:
         return place.ask("GET", "/healthz").status == 200 and place.statistics()["connections"] < 10
 
     until(few, "closed connections are still counted")
-
-
-def test_callers_that_vanish_leave_nothing_behind(place: Site) -> None:
-    def vanish(number: int) -> None:
-        with socket.create_connection(place.place, timeout=PATIENCE) as talk:
-            talk.sendall(post(b"/services/shop/hang", b"Content-Length: 0\r\n", b""))
-            talk.recv(number % 2, socket.MSG_DONTWAIT) if number % 2 == 0 else None
-
-    threads = [threading.Thread(target=vanish, args=(number,)) for number in range(50)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert place.idle(), "requests of those who have gone are still open"
-    assert place.call("shop/echo", "well").value == "well"
 
 
 @pytest.mark.promise("P13.90", "P13.91")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import http.client
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, closing
 from typing import Any
 
 import pytest
@@ -72,14 +74,39 @@ async def try_tools(client: Any, place: Site) -> None:
 
 
 @pytest.mark.parametrize(("mode", "version"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
-def test_tools_over_http(place: Site, mode: str, version: str) -> None:
+@pytest.mark.parametrize("way", ["http", "stdio"])
+def test_tools_for_the_official_client(place: Site, way: str, mode: str, version: str) -> None:
     async def main() -> None:
-        async with Client(f"{place.url}/mcp", mode=mode) as client:
+        notes: asyncio.Queue[Any] = asyncio.Queue()
+        command = StdioServerParameters(command=sys.executable, args=["-m", "tidewire", "mcp", place.url])
+        server: Any = f"{place.url}/mcp" if way == "http" else stdio_client(command)
+        async with Client(server, mode=mode, message_handler=notes.put) as client:
             assert client.protocol_version == version
             await try_tools(client, place)
             await try_cancel(client, place)
+            await try_changes(client, place, notes)
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE))
+
+
+async def try_changes(client: Any, place: Site, notes: asyncio.Queue[Any]) -> None:
+    async with AsyncExitStack() as stack:
+        if client.protocol_version == "2026-07-28":
+            heard = (await stack.enter_async_context(client.listen(tools_list_changed=True))).__anext__
+        else:
+            await asyncio.to_thread(until, lambda: place.statistics()["streams"], "no stream is open")
+            heard = notes.get
+        change = asyncio.ensure_future(heard())
+        inner = await asyncio.to_thread(place.node.serve, {"x": lambda: 0}, name="inner", visibility="private")
+        assert "late-new" not in {tool.name for tool in (await client.list_tools()).tools}
+        assert not change.done(), "it was told of a service that it may not call"
+        late = await asyncio.to_thread(place.node.serve, {"new": lambda: 0}, name="late", visibility="public")
+        assert type(await change).__name__ in ("ToolsListChanged", "ToolListChangedNotification")
+        assert text(await client.call_tool("late-new", {})) == "0"
+        for served in (late, inner):
+            await asyncio.to_thread(served.sync.stop)
+        await heard()
+        assert "late-new" not in {tool.name for tool in (await client.list_tools()).tools}
 
 
 async def try_cancel(client: Any, place: Site) -> None:
@@ -91,16 +118,6 @@ async def try_cancel(client: Any, place: Site) -> None:
     await asyncio.gather(task, return_exceptions=True)
     assert await asyncio.to_thread(place.shop.gone.wait, PATIENCE / 2), "its handler still runs"
     assert text(await client.call_tool("shop-echo", {"value": "on"})) == '"on"'
-
-
-def test_tools_over_stdio(place: Site) -> None:
-    async def main() -> None:
-        command = StdioServerParameters(command=sys.executable, args=["-m", "tidewire", "mcp", place.url])
-        async with Client(stdio_client(command)) as client:
-            await try_tools(client, place)
-            await try_cancel(client, place)
-
-    asyncio.run(asyncio.wait_for(main(), PATIENCE))
 
 
 def test_a_session_cancels_its_own_calls(place: Site) -> None:
@@ -118,7 +135,11 @@ def test_a_session_cancels_its_own_calls(place: Site) -> None:
         assert post("notifications/cancelled", mine, params={"requestId": 7}).status == 202
         assert place.shop.gone.wait(PATIENCE / 2), "its handler still runs"
         assert "cancelled" in call.result().value["error"]["message"]
-    assert place.ask("DELETE", "/mcp", mcp_session_id=mine).status == 204
+    with closing(http.client.HTTPConnection(*place.place, timeout=PATIENCE)) as stream:
+        stream.request("GET", "/mcp", headers={"accept": "text/event-stream", "mcp-session-id": mine})
+        assert stream.getresponse().headers["content-type"] == "text/event-stream"
+        assert place.ask("DELETE", "/mcp", mcp_session_id=mine).status == 204
+        until(lambda: not place.statistics()["streams"], "its stream is still open")
 
 
 def test_the_command_ends_when_its_stdin_closes(place: Site) -> None:
@@ -158,6 +179,7 @@ def test_messages_that_are_none_are_told_so(place: Site) -> None:
     note = place.ask("POST", "/mcp", {"jsonrpc": "2.0", "method": "notifications/initialized"})
     assert (note.status, note.body) == (202, b"")
     assert place.ask("GET", "/mcp").status == 405
+    assert place.ask("GET", "/mcp", accept="text/event-stream", mcp_protocol_version="2026-07-28").status == 405
     unknown = place.ask("POST", "/mcp", ping, mcp_protocol_version="1999-01-01")
     assert (unknown.status, unknown.value["error"]["code"], unknown.value["id"]) == (400, -32_022, 1)
     assert place.ask("POST", "/mcp", {}, origin="https://evil.example").problem == (403, "unauthorized")

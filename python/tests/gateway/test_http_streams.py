@@ -52,15 +52,12 @@ def events(answer: Any) -> Iterator[dict[str, str]]:
             event = {}
 
 
-def test_items_come_as_events(place: Site) -> None:
+def test_items_come_as_events_or_lines(place: Site) -> None:
     with streamed(place, "POST", "/services/shop/count", "text/event-stream", b"[3]") as answer:
         assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
         found = list(events(answer))
     assert [(one["id"], one["data"]) for one in found[:3]] == [("1", "0"), ("2", "1"), ("3", "2")]
     assert found[3]["event"] == "end"
-
-
-def test_items_come_as_lines(place: Site) -> None:
     for accept in ("application/x-ndjson", "*/*"):
         with streamed(place, "POST", "/services/shop/count", accept, b'{"to": 1000}') as answer:
             assert answer.headers["content-type"] == "application/x-ndjson"
@@ -79,13 +76,6 @@ def test_a_stream_that_fails_says_so_with_a_status_or_at_its_end(place: Site) ->
     with streamed(place, "POST", "/services/shop/broken", "text/event-stream", b"[2]") as answer:
         *first, end = events(answer)
     assert (len(first), end["event"], json.loads(end["data"])["code"]) == (2, "problem", "remote_error")
-
-
-def test_a_client_that_stops_reading_ends_the_generator(place: Site) -> None:
-    place.shop.gone.clear()
-    with streamed(place, "POST", "/services/shop/forever", "text/event-stream") as answer:
-        assert next(events(answer))["id"] == "1"
-    assert place.shop.gone.wait(PATIENCE), "its generator still runs"
 
 
 def test_http_clients_and_nodes_receive_messages_of_each_other(place: Site) -> None:

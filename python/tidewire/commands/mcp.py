@@ -18,10 +18,14 @@ import tidewire as tw
 
 _INTERNAL = -32_603
 _CANCELLED = "notifications/cancelled"
+_INITIALIZED = "notifications/initialized"
 _VERSION = "MCP-Protocol-Version"
+_SESSION = "Mcp-Session-Id"
+_CHANGED = '{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}'
 # Requests under way at once; the next one waits.
 _REQUESTS_MAX = 64
 _LAST_S = 1.0  # For what is under way when stdin ends.
+_AGAIN_S = 1.0  # Before the next stream, when one was lost.
 
 
 def mcp(url: str, token: str | None) -> int:
@@ -87,6 +91,9 @@ class Relay:
         if message.get("method") == _CANCELLED:
             self._cancel(message)
             return
+        if message.get("method") == _INITIALIZED and _SESSION in self._headers:
+            threading.Thread(target=self._listen, name="mcp events", daemon=True).start()
+            return
         self._slots.acquire()
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         # A client speaks of nothing else before it has heard how to.
@@ -111,7 +118,8 @@ class Relay:
             with closing(connection):
                 connection.request("POST", "/mcp", line.encode(), self._headers)
                 answer = connection.getresponse()
-                status, answer_text = answer.status, answer.read().decode()
+                status, session = answer.status, answer.getheader(_SESSION, "")
+                answer_text = self._events(answer) if _is_stream(answer) else answer.read().decode()
         except (OSError, http.client.HTTPException) as lost:
             status, answer_text = 0, f"the gateway can't be reached: {lost or type(lost).__name__}"
         finally:
@@ -119,12 +127,38 @@ class Relay:
             self._slots.release()
         if was_cancelled or "id" not in message or "method" not in message:
             return
-        if status != 200:
+        if status != 200 or not answer_text:
             answer_text = _failure(message, answer_text)
         elif message["method"] == "initialize":
             with suppress(ValueError, KeyError, TypeError):
                 self._headers[_VERSION] = json.loads(answer_text)["result"]["protocolVersion"]
+                self._headers[_SESSION] = session
         self._write(answer_text)
+
+    def _events(self, answer: http.client.HTTPResponse) -> str:
+        """Write the notifications of a stream, and return the response at its end; "" if none."""
+        for line in answer:
+            if line.startswith(b"data: "):
+                text = line[6:].decode()
+                if "method" not in json.loads(text):
+                    return text
+                self._write(text)
+        return ""
+
+    def _listen(self) -> None:
+        """Write the notifications of the session until the process ends."""
+        was_lost = False
+        while True:
+            with suppress(OSError, http.client.HTTPException), closing(self._connection()) as connection:
+                connection.request("GET", "/mcp", headers=self._headers)
+                answer = connection.getresponse()
+                if not _is_stream(answer):
+                    return
+                if was_lost:
+                    self._write(_CHANGED)
+                self._events(answer)
+            was_lost = True
+            time.sleep(_AGAIN_S)
 
     def _cancel(self, message: dict[str, Any]) -> None:
         params = message.get("params")
@@ -144,6 +178,10 @@ class Relay:
         with self._writes:
             self._out.write(line.replace("\n", " ") + "\n")
             self._out.flush()
+
+
+def _is_stream(answer: http.client.HTTPResponse) -> bool:
+    return answer.headers.get_content_type() == "text/event-stream"
 
 
 def _failure(message: dict[str, Any], answer_text: str) -> str:

@@ -4,6 +4,7 @@
 //! A session is a name alone: clients that have one can cancel their calls. Version 2026-07-28 has
 //! no sessions; there a client cancels by closing its request.
 
+mod events;
 mod names;
 pub(crate) mod sessions;
 mod tools;
@@ -66,20 +67,30 @@ struct Request<'a> {
     shared: &'a Arc<Shared>,
     caller: &'a Caller,
     head: &'a RequestHead,
+    /// True if its answer may be an event stream.
+    takes_events: bool,
 }
 
 pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead, body: Incoming) -> Result<Answer, Problem> {
     if head.path.len() != 1 {
         return Err(Problem::nothing(format!("{}: the tools are at /mcp", head.shown_path())));
     }
-    only(head, &[Method::POST, Method::DELETE])?;
+    only(head, &[Method::POST, Method::GET, Method::DELETE])?;
     let caller = Caller::of(shared, &head.headers).await?;
+    let mut request = Request { shared, caller: &caller, head, takes_events: events::accepts(&head.headers) };
     if head.method == Method::DELETE {
+        shared.sessions.cancel(&caller.user, &head.headers, &Json::Null);
         return Ok(nothing(StatusCode::NO_CONTENT));
+    }
+    if head.method != Method::POST {
+        if !request.takes_events || head.method == Method::HEAD || request.version() == Some(STATELESS) {
+            let text = "GET is for the event stream of a session: send Accept: text/event-stream, or POST a message";
+            return Err(Problem::invalid(text).with_status(StatusCode::METHOD_NOT_ALLOWED));
+        }
+        return events::of_session(&request).await;
     }
     let body = request::read(shared, body).await?;
     check_json(&head.headers, &body.bytes)?;
-    let request = Request { shared, caller: &caller, head };
     let messages = match serde_json::from_slice::<Vec<&RawValue>>(&body.bytes) {
         Ok(messages) if messages.is_empty() => {
             return Ok(failed(Fault(NO_REQUEST, "the batch is empty: send a message".to_owned())));
@@ -91,6 +102,7 @@ pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead, body: Incom
             Err(wrong) => return Ok(failed(Fault(NO_JSON, wrong.to_string()))),
         },
     };
+    request.takes_events = false;
     let mut answers = Vec::new();
     for message in messages {
         let answer = request.answer(message).await?;
@@ -140,6 +152,12 @@ impl Request<'_> {
         let result = match method {
             "initialize" if !is_stateless => Ok(self.initialized(&params).await?),
             "server/discover" if is_stateless => Ok(self.discovered().await?),
+            "subscriptions/listen" if is_stateless => {
+                if self.takes_events {
+                    return events::listen(self, id, &params).await;
+                }
+                Err(Fault(NO_REQUEST, "Accept: the answer is a stream: take text/event-stream".to_owned()))
+            }
             "ping" => Ok(json!({})),
             "tools/list" => tools::list(self, &params).await?,
             "tools/call" => {
@@ -164,7 +182,7 @@ impl Request<'_> {
         let wanted = known.clone().find(|version| params["protocolVersion"] == *version);
         Ok(json!({
             "protocolVersion": wanted.or_else(|| known.next()),
-            "capabilities": { "tools": { "listChanged": false } },
+            "capabilities": { "tools": { "listChanged": true } },
             "serverInfo": self.server(),
             "instructions": self.instructions().await?,
         }))
@@ -173,7 +191,7 @@ impl Request<'_> {
     async fn discovered(&self) -> Result<Json, Problem> {
         Ok(json!({
             "supportedVersions": VERSIONS,
-            "capabilities": { "tools": { "listChanged": false } },
+            "capabilities": { "tools": { "listChanged": true } },
             "_meta": { META_SERVER: self.server() },
             "instructions": self.instructions().await?,
             "ttlMs": 0,

@@ -1,4 +1,4 @@
-//! Calls of MCP sessions that run, so that a later request can cancel them.
+//! Calls and event streams of MCP sessions, so that a later request can end them.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 /// The header that names a session.
 pub(super) const HEADER: &str = "mcp-session-id";
 
-/// A caller, the name of its session and the id of the request.
+/// A caller, the name of its session and the id of the request; null for its event stream.
 type Key = (String, String, String);
 
 /// The calls that run. The lock is held for one look or change.
@@ -28,7 +28,7 @@ impl Sessions {
         if let Some(key) = &key {
             self.calls().insert(key.clone(), Arc::clone(&cancelled));
         }
-        let entry = RegisteredCall(self, key);
+        let entry = RegisteredCall(self, key, Arc::clone(&cancelled));
         async move {
             cancelled.notified().await;
             drop(entry);
@@ -46,11 +46,15 @@ impl Sessions {
     }
 }
 
-struct RegisteredCall<'a>(&'a Sessions, Option<Key>);
+struct RegisteredCall<'a>(&'a Sessions, Option<Key>, Arc<Notify>);
 
 impl Drop for RegisteredCall<'_> {
     fn drop(&mut self) {
-        self.1.as_ref().map(|key| self.0.calls().remove(key));
+        let Some(key) = &self.1 else { return };
+        let mut calls = self.0.calls();
+        if calls.get(key).is_some_and(|call| Arc::ptr_eq(call, &self.2)) {
+            calls.remove(key);
+        }
     }
 }
 

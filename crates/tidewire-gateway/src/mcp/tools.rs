@@ -1,19 +1,24 @@
 //! Tools: their list, and calls of them.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Instant;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
-use tidewire_node::MethodInfo;
 use tidewire_node::values::Value;
+use tidewire_node::{Error, MethodInfo};
 
 use super::names::tool_name;
 use super::{Fault, Request, WRONG_PARAMETERS};
+use crate::caller::Caller;
 use crate::calls::{client, read_arguments};
 use crate::catalog::{Service, Services};
 use crate::json::to_json;
 use crate::problem::Problem;
+use crate::shared::Shared;
 use crate::streams::collected;
 
 /// Tools that one answer lists.
@@ -45,13 +50,9 @@ pub(super) async fn list(request: &Request<'_>, params: &Json) -> Result<Result<
         }
     };
     let services = request.shared.catalog.services().await?;
-    let may =
-        |service: &Service, method: &MethodInfo| request.caller.may_call(&request.shared.access, service, &method.name);
-    let mut all: Vec<_> = methods(&services).filter(|(service, method)| may(service, method)).collect();
-    all.sort_by_cached_key(|(service, method)| name_of(service, method));
     // A cursor is the name of the last tool of the page before.
-    let named = all.into_iter().map(|(service, method)| (name_of(service, method), service, method));
-    let mut rest = named.filter(|(name, ..)| cursor.is_none_or(|last| name.as_str() > last));
+    let all = allowed(request.shared, request.caller, &services).into_iter();
+    let mut rest = all.filter(|(name, ..)| cursor.is_none_or(|last| name.as_str() > last));
     let page: Vec<_> = rest.by_ref().take(PAGE).collect();
     let tools: Vec<_> = page.iter().map(|(name, service, method)| tool(name, service, method)).collect();
     let mut result = json!({ "tools": tools, "ttlMs": 0, "cacheScope": "private" });
@@ -59,6 +60,25 @@ pub(super) async fn list(request: &Request<'_>, params: &Json) -> Result<Result<
         result["nextCursor"] = last.as_str().into();
     }
     Ok(Ok(result))
+}
+
+/// The tools of a caller, sorted by their names.
+fn allowed<'a>(shared: &Shared, caller: &Caller, services: &'a Services) -> Vec<(String, &'a Service, &'a MethodInfo)> {
+    let may = |(service, method): &(&Service, &MethodInfo)| caller.may_call(&shared.access, service, &method.name);
+    let named = |(service, method)| (name_of(service, method), service, method);
+    let mut all: Vec<_> = methods(services).filter(may).map(named).collect();
+    all.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+    all
+}
+
+/// Hash of all that the caller sees of its tools, from a list that is requested now.
+pub(super) async fn fingerprint(shared: &Shared, caller: &Caller) -> Result<u64, Error> {
+    let services = shared.catalog.services_since(Some(Instant::now())).await?;
+    let mut hasher = DefaultHasher::new();
+    for (name, service, method) in allowed(shared, caller, &services) {
+        tool(&name, service, method).to_string().hash(&mut hasher);
+    }
+    Ok(hasher.finish())
 }
 
 fn methods(services: &Services) -> impl Iterator<Item = (&Service, &MethodInfo)> {
