@@ -106,15 +106,26 @@ pub(crate) async fn begin(
     Ok(answer)
 }
 
+/// Hears of each item of a stream that is collected; the next one waits for it.
+pub(crate) trait Report: Sync {
+    fn report(&self, number: usize, item: &Value, json: &[u8]) -> impl Future<Output = ()> + Send;
+}
+
+impl Report for () {
+    async fn report(&self, _number: usize, _item: &Value, _json: &[u8]) {}
+}
+
 /// The items of a stream as an array: the first ones, for those who take one answer.
-pub(crate) async fn collected(mut items: Items<Value>) -> Result<Vec<u8>, Problem> {
+pub(crate) async fn collected(mut items: Items<Value>, to: &impl Report) -> Result<Vec<u8>, Problem> {
     let mut out = vec![b'['];
-    for number in 0..ITEMS {
+    for number in 1..=ITEMS {
         let Some(item) = items.next().await else { break };
-        if number > 0 {
+        if number > 1 {
             out.push(b',');
         }
-        write_json(&mut out, &item?);
+        let (begin, item) = (out.len(), item?);
+        write_json(&mut out, &item);
+        to.report(number, &item, &out[begin..]).await;
         if out.len() > ITEMS_BYTES {
             break;
         }

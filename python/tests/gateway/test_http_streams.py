@@ -149,7 +149,7 @@ def test_subjects_are_for_tokens_that_may(place: Site) -> None:
         ("$hub.services.added", 403),
         ("$node.1.x", 403),
         ("a b", 400),
-        ("orders.*", 400),
+        ("o.*", 400),
     ):
         answer = place.ask("POST", f"/subjects/{subject.replace(' ', '%20')}", 1)
         assert answer.status == status, (subject, answer.body)

@@ -1,4 +1,4 @@
-//! Event streams of MCP: messages that a future sends, and changes of the tools.
+//! Event streams of MCP: messages that a future sends, changes of the tools, and progress.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use serde_json::{Value as Json, json};
 use tidewire_node::{SubscribeOptions, Subscription};
 use tokio::sync::mpsc;
 
-use super::{Request, tools};
+use super::tools::{Progress, ToolCall};
+use super::{Fault, NO_REQUEST, Request, message, tools};
 use crate::answer::Answer;
 use crate::caller::Caller;
 use crate::catalog::CHANGES;
@@ -77,8 +78,41 @@ pub(super) async fn listen(request: &Request<'_>, id: Json, params: &Json) -> Re
     .await
 }
 
-fn notification(name: &str, params: Json) -> Json {
+pub(super) fn notification(name: &str, params: Json) -> Json {
     json!({ "jsonrpc": "2.0", "method": format!("notifications/{name}"), "params": params })
+}
+
+/// The answer of a call that reports its progress: its result is the last message.
+pub(super) async fn of_call(
+    request: &Request<'_>,
+    call: ToolCall,
+    id: Json,
+    token: Json,
+    is_stateless: bool,
+) -> Result<Answer, Problem> {
+    let (shared, user) = (Arc::clone(request.shared), request.caller.user.clone());
+    let headers = request.head.headers.clone();
+    answer(request.shared, |out| async move {
+        let progress = Progress { token, out: out.clone() };
+        let result = until_cancelled(&shared, &user, &headers, &id, call.result(Some(progress))).await;
+        let _ = out.send(message(&id, result, is_stateless).0).await;
+    })
+    .await
+}
+
+/// Waits for a call, unless a later request cancels it.
+pub(super) async fn until_cancelled(
+    shared: &Shared,
+    user: &str,
+    headers: &HeaderMap,
+    id: &Json,
+    call: impl Future<Output = Json> + Send,
+) -> Result<Json, Fault> {
+    let cancelled = shared.sessions.enter(user, headers, id);
+    tokio::select! {
+        done = call => Ok(done),
+        () = cancelled => Err(Fault(NO_REQUEST, "the call was cancelled".to_owned())),
+    }
 }
 
 /// Waits for changes of the tools of one caller.

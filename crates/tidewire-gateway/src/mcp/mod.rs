@@ -161,10 +161,17 @@ impl Request<'_> {
             "ping" => Ok(json!({})),
             "tools/list" => tools::list(self, &params).await?,
             "tools/call" => {
-                let cancelled = self.shared.sessions.enter(&self.caller.user, &self.head.headers, &id);
-                tokio::select! {
-                    done = tools::call(self, message.params) => done?,
-                    () = cancelled => Err(Fault(NO_REQUEST, "the call was cancelled".to_owned())),
+                let token = &params["_meta"]["progressToken"];
+                let is_followed = self.takes_events && (token.is_string() || token.is_number());
+                match tools::ToolCall::of(self, message.params).await? {
+                    Ok(call) if is_followed && call.is_stream() => {
+                        return events::of_call(self, call, id, token.clone(), is_stateless).await;
+                    }
+                    Ok(call) => {
+                        let (user, headers) = (&self.caller.user, &self.head.headers);
+                        events::until_cancelled(self.shared, user, headers, &id, call.result(None)).await
+                    }
+                    Err(fault) => Err(fault),
                 }
             }
             other => Err(Fault(NO_METHOD, format!("{other:?} is not a method of this server: there are tools"))),
@@ -221,7 +228,15 @@ fn failed(fault: Fault) -> Answer {
 }
 
 fn response(id: &Json, result: Result<Json, Fault>, is_stateless: bool) -> Answer {
-    let (message, status) = match result {
+    let (message, status) = message(id, result, is_stateless);
+    let mut answer = of_json(message.to_string());
+    *answer.status_mut() = status;
+    answer
+}
+
+/// A response of JSON-RPC, and the status of an answer with it alone.
+fn message(id: &Json, result: Result<Json, Fault>, is_stateless: bool) -> (Json, StatusCode) {
+    match result {
         Ok(mut result) => {
             if is_stateless {
                 result["resultType"] = "complete".into();
@@ -236,8 +251,5 @@ fn response(id: &Json, result: Result<Json, Fault>, is_stateless: bool) -> Answe
             };
             (json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": text } }), status)
         }
-    };
-    let mut answer = of_json(message.to_string());
-    *answer.status_mut() = status;
-    answer
+    }
 }

@@ -1,6 +1,7 @@
 //! Tools: their list, and calls of them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::Instant;
 
 use base64::Engine as _;
@@ -9,20 +10,24 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
 use tidewire_node::values::Value;
-use tidewire_node::{Error, MethodInfo};
+use tidewire_node::{Client, Error, MethodInfo};
+use tokio::sync::mpsc;
 
+use super::events::notification;
 use super::names::tool_name;
 use super::{Fault, Request, WRONG_PARAMETERS};
 use crate::caller::Caller;
-use crate::calls::{client, read_arguments};
+use crate::calls::{client, found, read_arguments};
 use crate::catalog::{Service, Services};
 use crate::json::to_json;
 use crate::problem::Problem;
 use crate::shared::Shared;
-use crate::streams::collected;
+use crate::streams::{Report, collected};
 
 /// Tools that one answer lists.
 const PAGE: usize = 500;
+/// Letters of an item in the report of its progress.
+const MESSAGE_LETTERS: usize = 1_024;
 /// First bytes of pictures and sounds, and their media types.
 const MEDIA: [(&[u8], &str); 7] = [
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -131,45 +136,90 @@ fn output_schema(method: &MethodInfo) -> Option<Json> {
     Some(schema)
 }
 
-pub(super) async fn call(request: &Request<'_>, params: Option<&RawValue>) -> Result<Result<Json, Fault>, Problem> {
-    let call = params.and_then(|params| serde_json::from_str::<Call<'_>>(params.get()).ok());
-    let Some(call) = call else {
-        return Ok(Err(Fault(WRONG_PARAMETERS, "params: give the name of a tool, and arguments".to_owned())));
-    };
-    let services = request.shared.catalog.services().await?;
-    let found = methods(&services).find(|(service, method)| name_of(service, method) == call.name);
-    let Some((service, method)) = found else {
-        let text = format!("name: there is no tool {:?}: tools/list has those that there are", call.name);
-        return Ok(Err(Fault(WRONG_PARAMETERS, text)));
-    };
-    let body = call.arguments.map_or("", RawValue::get).as_bytes();
-    let given = match read_arguments(method, body) {
-        Ok(given) => given,
-        Err(wrong) => return Ok(Err(Fault(WRONG_PARAMETERS, format!("arguments: {}", wrong.detail())))),
-    };
-    let done = match client(request.shared, request.caller, service, method, request.head) {
-        Ok(client) if method.stream => collected(client.stream(&method.name, &given)).await.map(|json| (json, None)),
-        Ok(client) => {
-            let done = client.call(&method.name, &given).await.map_err(Problem::from);
-            done.map(|value: Value| (to_json(&value), media(&value)))
-        }
-        Err(problem) => Err(problem),
-    };
-    let (json, media) = match done {
-        Ok(done) => done,
-        Err(problem) => {
-            // The model reads the problem, and may correct its call.
-            let text = problem.explained(&service.info.name, method, body).json().to_string();
-            return Ok(Ok(json!({ "content": [{ "type": "text", "text": text }], "isError": true })));
-        }
-    };
-    if let Some(content) = media {
-        return Ok(Ok(json!({ "content": [content], "isError": false })));
+/// A call of a tool with its arguments read.
+pub(super) struct ToolCall {
+    services: Arc<Services>,
+    service: String,
+    method: String,
+    /// Fails if the caller may not call it.
+    client: Result<Client, Problem>,
+    arguments: Value,
+    body: String,
+}
+
+/// Reports the items of a stream while its call runs.
+pub(super) struct Progress {
+    pub token: Json,
+    pub out: mpsc::Sender<Json>,
+}
+
+impl ToolCall {
+    pub async fn of(request: &Request<'_>, params: Option<&RawValue>) -> Result<Result<Self, Fault>, Problem> {
+        let call = params.and_then(|params| serde_json::from_str::<Call<'_>>(params.get()).ok());
+        let Some(call) = call else {
+            return Ok(Err(Fault(WRONG_PARAMETERS, "params: give the name of a tool, and arguments".to_owned())));
+        };
+        let services = request.shared.catalog.services().await?;
+        let found = methods(&services).find(|(service, method)| name_of(service, method) == call.name);
+        let Some((service, method)) = found else {
+            let text = format!("name: there is no tool {:?}: tools/list has those that there are", call.name);
+            return Ok(Err(Fault(WRONG_PARAMETERS, text)));
+        };
+        let body = call.arguments.map_or("", RawValue::get).to_owned();
+        let arguments = match read_arguments(method, body.as_bytes()) {
+            Ok(arguments) => arguments,
+            Err(wrong) => return Ok(Err(Fault(WRONG_PARAMETERS, format!("arguments: {}", wrong.detail())))),
+        };
+        let client = client(request.shared, request.caller, service, method, request.head);
+        let (service, method) = (service.info.name.clone(), method.name.clone());
+        Ok(Ok(Self { services, service, method, client, arguments, body }))
     }
-    let text = String::from_utf8(json).unwrap_or_default();
-    let value: Json = serde_json::from_str(&text).unwrap_or_default();
-    let content = json!([{ "type": "text", "text": text }]);
-    Ok(Ok(json!({ "content": content, "structuredContent": { "result": value }, "isError": false })))
+
+    /// True if it returns a stream.
+    pub fn is_stream(&self) -> bool {
+        found(&self.services, &self.service, &self.method).is_ok_and(|(_, method)| method.stream)
+    }
+
+    pub async fn result(self, progress: Option<Progress>) -> Json {
+        match self.done(progress).await {
+            Ok((_, Some(content))) => json!({ "content": [content], "isError": false }),
+            Ok((json, None)) => {
+                let text = String::from_utf8(json).unwrap_or_default();
+                let value: Json = serde_json::from_str(&text).unwrap_or_default();
+                let content = json!([{ "type": "text", "text": text }]);
+                json!({ "content": content, "structuredContent": { "result": value }, "isError": false })
+            }
+            // The model reads the problem, and may correct its call.
+            Err(problem) => {
+                let text = problem.json().to_string();
+                json!({ "content": [{ "type": "text", "text": text }], "isError": true })
+            }
+        }
+    }
+
+    /// The result as JSON, and as content of its own.
+    async fn done(self, progress: Option<Progress>) -> Result<(Vec<u8>, Option<Json>), Problem> {
+        let (_, method) = found(&self.services, &self.service, &self.method)?;
+        let explained = |problem: Problem| problem.explained(&self.service, method, self.body.as_bytes());
+        let client = self.client.map_err(explained)?;
+        if method.stream {
+            let items = client.stream(&self.method, &self.arguments);
+            return collected(items, &progress).await.map(|json| (json, None)).map_err(explained);
+        }
+        let value: Value = client.call(&self.method, &self.arguments).await.map_err(|error| explained(error.into()))?;
+        Ok((to_json(&value), media(&value)))
+    }
+}
+
+impl Report for Option<Progress> {
+    async fn report(&self, number: usize, item: &Value, json: &[u8]) {
+        let Some(Progress { token, out }) = self else { return };
+        let json = String::from_utf8_lossy(json);
+        let text = if let Value::Text(text) = item { text } else { json.as_ref() };
+        let message: String = text.chars().take(MESSAGE_LETTERS).collect();
+        let report = json!({ "progressToken": token, "progress": number, "message": message });
+        let _ = out.send(notification("progress", report)).await;
+    }
 }
 
 /// A picture or a sound as content of its own.
