@@ -244,17 +244,6 @@ async def objects(url: str) -> None:
         await asyncio.to_thread(sys.stdin.read)
 
 
-async def latency(url: str) -> None:
-    async def where() -> str:
-        await asyncio.sleep(0.05)
-        return "python"
-
-    async with tw.Node(url, name="python") as node:
-        await node.serve({"where": where}, name="taker", instance="python")
-        say("ready")
-        await asyncio.to_thread(sys.stdin.read)
-
-
 async def events(url: str) -> None:
     async with tw.Node(url, name="python") as node:
         node.publish("orders.new", Order(1, "north"))
@@ -272,5 +261,5 @@ async def events(url: str) -> None:
 
 
 if __name__ == "__main__":
-    stories = {"latency": latency, "serve": serve, "call": call, "hear": hear, "events": events, "objects": objects}
+    stories = {"serve": serve, "call": call, "hear": hear, "events": events, "objects": objects}
     asyncio.run(stories[sys.argv[1]](sys.argv[2]))

@@ -14,7 +14,7 @@ class Matching(tw.Service):
 
 async def main(url: str) -> None:
     async with tw.Node(url, name=f"python-{id(url)}") as node:
-        single = await node.serve(Matching(), name="matching", active="single")
+        single = await node.serve(Matching(), name="matching", active="single", lease=600.0)
         (who, *_) = await node.client("matching").who()
         if who != "python":
             print(f"stands by, and the call goes to {who}", flush=True)

@@ -134,19 +134,6 @@ fn holding(told: &Told<&'static str>) -> Service {
     })
 }
 
-// Promises: P13.73.
-#[test]
-fn a_caller_that_gives_up_ends_the_handler() {
-    let (hub, told) = (hub(), Told::new());
-    let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));
-    let served = server.serve(holding(&told)).wait().expect("it serves");
-    let call = caller.client("holding").call::<()>("hold", &());
-    assert_eq!(told.next(), "holding");
-    drop(call);
-    assert_eq!(told.next(), "dropped");
-    assert_eq!(served.stop(PATIENCE).wait().map(|statistics| statistics.cancelled).ok(), Some(1));
-}
-
 #[test]
 fn a_caller_that_goes_away_ends_the_handler() {
     let (hub, told) = (hub(), Told::new());

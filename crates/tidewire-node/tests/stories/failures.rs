@@ -27,46 +27,6 @@ fn quick(instance: &'static str) -> Service {
     Service::new("jobs").instance(instance).method("run", &[], move |_, ()| async move { Ok(instance) })
 }
 
-// Promises: P13.50.
-#[test]
-fn a_hub_that_comes_back_finds_its_nodes_and_their_services_again() {
-    let (url, told) = (unix_url(), Told::new());
-    let options = |name: &str| NodeOptions::named(name).heartbeat(Duration::from_secs(10));
-    let first = Node::listen(&url, options("hub")).wait().expect("it listens");
-    let server = Node::join(&url, options("server")).wait().expect("it joins");
-    let (say, is_second) = (told.0.clone(), Arc::new(AtomicBool::new(false)));
-    let seen = Arc::clone(&is_second);
-    let jobs = Service::new("jobs").method("run", &[], move |_, ()| {
-        let (say, is_second) = (say.clone(), seen.load(Ordering::SeqCst));
-        async move {
-            say.send("begun").map_err(|_| Failure::new("test:Gone", "nobody listens"))?;
-            if is_second { Ok("done") } else { pending().await }
-        }
-    });
-    server.serve(jobs).wait().expect("it serves");
-    let caller = Node::join(&url, options("caller")).wait().expect("it joins");
-    let (plain, again) = (caller.client("jobs"), caller.client("jobs").idempotent());
-    let (lost, kept) = (plain.call::<String>("run", &()), again.call::<String>("run", &()));
-    assert_eq!((told.next(), told.next()), ("begun", "begun"));
-    is_second.store(true, Ordering::SeqCst);
-    first.stop(Duration::ZERO).wait().expect("it stops");
-    assert_eq!(lost.wait().expect_err("its link is lost").code(), ErrorCode::LinkLost);
-    drop(first);
-    let second = Node::listen(&url, options("hub")).wait().expect("it listens again");
-    // The caller may reconnect before the server: the call then waits without an instance.
-    assert_eq!(kept.wait().ok().as_deref(), Some("done"));
-    wait_for_service(&second);
-    assert_eq!(second.client("jobs").call::<String>("run", &()).wait().ok().as_deref(), Some("done"));
-}
-
-/// Waits until a node that joins again serves again.
-fn wait_for_service(hub: &Node) {
-    let mut added = hub.subscribe("$hub.services.added").wait().expect("it subscribes");
-    if hub.services().wait().expect("a list").is_empty() {
-        added.next_blocking().expect("the hub tells of it");
-    }
-}
-
 #[test]
 fn a_node_that_stops_finishes_the_calls_that_it_has() {
     let (hub, told) = (hub(), Told::new());

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use tidewire_node::{Choice, Client, ErrorCode, Failure, Node, NodeOptions, Service, Token};
 
-use crate::support::python::Python;
 use crate::support::{PATIENCE, Told, hub, join};
 
 /// Holds its calls and streams until they are cancelled.
@@ -140,17 +139,6 @@ fn the_quickest_instance_gets_the_calls_and_the_next_one_when_it_has_gone() {
     assert!(count(&got, "late") >= 20, "{got:?}");
     let nobody = caller.client("nobody").choice(Choice::LowestLatency).call::<()>("x", &()).wait();
     assert_eq!(nobody.expect_err("nobody is there").code(), ErrorCode::NoResponders);
-}
-
-#[test]
-fn instances_of_python_and_rust_are_chosen_by_latency_alike() {
-    let hub = hub();
-    let Some(python) = Python::start("giving.py", "latency", &hub) else { return };
-    python.expect("ready");
-    let (quick, caller) = (join(&hub, "quick"), join(&hub, "caller"));
-    quick.serve(named("quick", Duration::ZERO)).wait().expect("it serves");
-    let got = answers(&caller.client("taker").choice(Choice::LowestLatency), 60);
-    assert!(count(&got, "python") >= 1 && count(&got, "quick") >= 45, "{got:?}");
 }
 
 #[test]

@@ -103,18 +103,6 @@ fn an_error_comes_after_the_items_before_it_and_is_the_last() {
 }
 
 #[test]
-fn a_reader_that_closes_early_closes_the_stream() {
-    let (hub, told) = (hub(), Told::new());
-    let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));
-    let served = server.serve(counting(&told, &Arc::default())).wait().expect("it serves");
-    let mut items = caller.client("counting").stream::<i64>("count", &(i64::MAX, "stop"));
-    assert_eq!(items.next_blocking().and_then(Result::ok), Some(0));
-    drop(items);
-    assert_eq!(told.next(), "closed");
-    served.stop(PATIENCE).wait().expect("it stops");
-}
-
-#[test]
 fn a_writer_that_dies_is_told_after_the_items_that_came() {
     let (hub, told) = (hub(), Told::new());
     let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));

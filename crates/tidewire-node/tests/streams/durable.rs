@@ -8,7 +8,6 @@ use tidewire_node::streams::{ConsumerOptions, DurableHandler, Message, Stream, S
 use tidewire_node::{ErrorCode, Failure, Node, NodeOptions, Service};
 
 use crate::hubs::{Away, Folder, Place};
-use crate::support::python::Python;
 use crate::support::{Told, in_time, join};
 
 fn publish(stream: &Stream, numbers: std::ops::Range<u32>) {
@@ -178,27 +177,4 @@ fn a_hub_that_is_killed_and_begun_again_goes_on_delivering() {
     assert_eq!(ack.sequence, 11);
     // Acks that were lost with the hub have their events come again.
     while told.next() != 10 {}
-}
-
-#[test]
-fn python_and_rust_share_the_events_of_one_consumer() {
-    let place = Place::new();
-    let orders = place.orders();
-    let told = Told::new();
-    in_time(place.node.serve(billing(&told, ConsumerOptions::new())));
-    let Some(mut python) = Python::start_with("durable.py", &[&place.hub.urls()[0]]) else { return };
-    python.expect("serves");
-    let out = orders.publisher(1_000).expect("a publisher");
-    for number in 0..2_000 {
-        in_time(out.publish(Message::new("orders.x", &number)));
-    }
-    in_time(out.flush());
-    while lag(&orders) > 0 {}
-    let mut handled: Vec<u32> = std::iter::from_fn(|| told.now()).collect();
-    python.go_on();
-    let others: Vec<u32> = serde_json::from_str(&python.line()).expect("a list of numbers");
-    assert!(!handled.is_empty() && !others.is_empty(), "{} and {}", handled.len(), others.len());
-    handled.extend(others);
-    handled.sort_unstable();
-    assert_eq!(handled, (0..2_000).collect::<Vec<_>>());
 }

@@ -74,24 +74,6 @@ fn a_follower_gets_the_events_published_next() {
     assert_eq!(next.read::<u32>().ok(), Some(2));
 }
 
-// Promises: P17.4.
-#[test]
-fn a_publisher_keeps_the_order_and_waits_for_room() {
-    let place = Place::new();
-    let orders = place.orders();
-    let out = orders.publisher(100).expect("a window");
-    for number in 0..5_000_u32 {
-        out.publish(Message::new("orders.x", &number)).wait().expect("there is room in time");
-    }
-    in_time(out.flush());
-    assert_eq!((out.acked(), out.last().map(|ack| ack.sequence)), (5_000, Some(5_000)));
-    let mut events = orders.read(ReadOptions::default());
-    for number in 0..5_000_u32 {
-        let event = events.next_blocking().expect("it is there").expect("it is read");
-        assert_eq!(event.read::<u32>().ok(), Some(number));
-    }
-}
-
 #[test]
 fn a_publisher_names_what_was_not_stored() {
     let place = Place::new();

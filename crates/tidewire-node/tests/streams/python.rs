@@ -3,10 +3,12 @@
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use tidewire_node::{Node, NodeOptions};
+use tidewire_node::streams::DurableHandler;
+use tidewire_node::{Node, NodeOptions, Service};
 use tidewire_testkit::homes::HomePlace;
 
 use crate::hubs::{Folder, Place};
+use crate::support::in_time;
 use crate::support::python::Python;
 
 tidewire_testkit::home_conformance!(crate::python::home);
@@ -30,4 +32,7 @@ fn python_has_its_streams_at_a_hub_of_rust() {
     let place = Place::new();
     let Some(python) = Python::start_with("streams.py", &[&place.hub.urls()[0]]) else { return };
     python.expect("done");
+    // A handler of Rust has the same consumer: the defaults of both languages are the same.
+    let handler = DurableHandler::new("desk", "orders.*", |_, _: String| async { Ok(()) });
+    in_time(place.node.serve(Service::new("desk").with_durable(handler)));
 }

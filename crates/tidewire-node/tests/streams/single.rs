@@ -1,10 +1,7 @@
 //! Single active services: one instance answers at a time, the others queue calls, and the next
 //! takes over at once.
 
-use std::env;
-use std::io::{BufRead, BufReader, Read as _};
 use std::pin::Pin;
-use std::process::{Child, Command, Stdio};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -132,48 +129,6 @@ fn a_node_that_stops_makes_room_for_another_at_once() {
     assert_eq!(who(&place.hub).0, "second");
 }
 
-/// Environment variable with the URL of a hub, for the child process.
-const URL: &str = "TIDEWIRE_STORY_SINGLE_AT";
-
-/// An instance in another process: this test is run by that alone.
-#[test]
-fn single_of_another_process() {
-    let Ok(url) = env::var(URL) else { return };
-    let node = Node::join(&url, NodeOptions::named("away")).wait().expect("it joins");
-    let long = LeaseOptions::default().ttl(Duration::from_secs(600));
-    let single = node.serve_single_with(matching("away"), long).wait().expect("it is served");
-    active(&single);
-    println!("is active");
-    // The process ends when its parent closes the pipe.
-    let _ = std::io::stdin().read(&mut [0]);
-}
-
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-#[test]
-fn another_is_active_at_once_when_a_process_is_killed() {
-    let place = Place::new();
-    let mut command = Command::new(env::current_exe().expect("it is known"));
-    command.args(["single::single_of_another_process", "--exact", "--nocapture"]);
-    command.env(URL, &place.hub.urls()[0]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = Killed(command.spawn().expect("it starts"));
-    let mut lines = BufReader::new(child.0.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
-    assert!(lines.any(|line| line.contains("is active")));
-    let fence = who(&place.node).1;
-    let here = in_time(place.node.serve_single(matching("here")));
-    drop(child);
-    // The lease of the one that was killed has ten minutes to go.
-    assert!(active(&here) > fence);
-    assert_eq!(who(&place.hub).0, "here");
-}
-
 #[test]
 fn instances_of_python_and_of_rust_follow_each_other() {
     let place = Place::new();
@@ -182,6 +137,7 @@ fn instances_of_python_and_of_rust_follow_each_other() {
     let here = in_time(place.node.serve_single(answering("here")));
     assert_eq!(who(&place.node).0, "python");
     python.kill();
+    // The lease of the one that was killed has ten minutes to go.
     active(&here);
     assert_eq!(who(&place.node).0, "here");
     let Some(mut python) = Python::start_with("single.py", &[&place.hub.urls()[0]]) else { return };

@@ -13,6 +13,8 @@ pub fn one_holds_it_and_the_next_gets_it(home: &dyn Home) {
     let waits = home.acquire("orders.matching", "three", 30 * SECOND_US, 15 * SECOND_US);
     let info = good(home.lease_info("orders.matching")).expect("it is held");
     assert_eq!((info.holder.as_deref(), info.fence), (Some("one"), first.fence));
+    assert!(info.remaining_us <= 30 * SECOND_US, "{info:?}");
+    assert!(good(home.list_leases()).iter().any(|info| info.name == "orders.matching"));
     assert!(good(home.release("orders.matching", first.fence)));
     let third = good(waits);
     assert!(third.fence > first.fence);
