@@ -9,6 +9,7 @@ mod cluster;
 mod connecting;
 mod consumers;
 mod interop;
+mod keeper;
 mod leases;
 mod schedules;
 mod servers;

@@ -1,21 +1,13 @@
-//! NATS for tests, by `tools/servers.py`: it ends with the process that started it.
+//! NATS for tests, and what stories make there.
 
 use std::env;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use tidewire_backend::home::{Home, NewMessage, StreamSettings};
 use tidewire_proto::subject::{Pattern, Subject};
 
-/// A server or a cluster, and the pipe for commands to it.
-pub struct Server {
-    pub url: String,
-    orders: ChildStdin,
-    answers: BufReader<ChildStdout>,
-    keeper: Child,
-}
+pub use crate::keeper::Server;
 
 impl Server {
     /// One server with extra lines of configuration. None without NATS; prints the reason.
@@ -45,39 +37,6 @@ impl Server {
         Self::begin(&["nats-cluster"], "TIDEWIRE_TEST_NATS_CLUSTER")
     }
 
-    fn begin(arguments: &[&str], variable: &str) -> Option<Self> {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/servers.py");
-        let python = env::var("PYTHON").unwrap_or_else(|_| "python3".to_owned());
-        let mut keeper = Command::new(python)
-            .arg(script)
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("tools/servers.py needs Python");
-        let orders = keeper.stdin.take().unwrap();
-        let mut answers = BufReader::new(keeper.stdout.take().unwrap());
-        let mut said = String::new();
-        answers.read_line(&mut said).unwrap();
-        let said: serde_json::Value = serde_json::from_str(&said).expect("the keeper says where it is");
-        let Some(url) = said[variable].as_str() else {
-            println!("skipped: no NATS: {}", said["error"]);
-            drop(orders);
-            keeper.wait().unwrap();
-            return None;
-        };
-        Some(Self { url: url.to_owned(), orders, answers, keeper })
-    }
-
-    /// `stop`, `start`, `restart`, `kill`, `freeze` or `thaw`, of all or of one that is named;
-    /// returns when it is done.
-    pub fn order(&mut self, what: &str) {
-        writeln!(self.orders, "{what}").unwrap();
-        let mut said = String::new();
-        self.answers.read_line(&mut said).unwrap();
-        assert!(said.contains("done"), "{said}");
-    }
-
     pub fn home(&self) -> Arc<dyn Home> {
         tidewire_nats::open(&self.url).unwrap()
     }
@@ -85,13 +44,6 @@ impl Server {
     /// The same server with something before the host, such as a password.
     pub fn with(&self, who: &str) -> String {
         self.url.replace("://", &format!("://{who}@"))
-    }
-
-    /// Stops it, and waits for that.
-    pub fn end(self) {
-        let Self { orders, mut keeper, .. } = self;
-        drop(orders);
-        keeper.wait().unwrap();
     }
 }
 

@@ -10,6 +10,8 @@ use tidewire_backend::{Missing, Result};
 use tidewire_postgres::open;
 use tidewire_testkit::{Connection, EmptyStore};
 
+#[path = "../../../tidewire-nats/tests/stories/keeper.rs"]
+mod keeper;
 mod server;
 mod servers;
 
