@@ -121,17 +121,6 @@ fn a_ring_of_asks_is_reported_with_its_path_instead_of_waiting() {
     assert!(own.contains("a (#1) -> a (#1)"), "{own}");
 }
 
-// Promises: P4.14.
-#[test]
-fn thirty_actors_can_wait_for_each_other_on_one_thread() {
-    let engine = engine(1);
-    let links: Vec<_> = (0..30).map(|n| link(&engine, &format!("link-{n}"))).collect();
-    for pair in links.windows(2) {
-        pair[0].tell(Chain::Next(Some(pair[1].clone()))).unwrap();
-    }
-    assert_eq!(links[0].ask(Chain::Ask, PATIENCE).wait().unwrap(), "#30");
-}
-
 // Promises: P5.5.
 #[test]
 fn a_blocked_handler_does_not_delay_the_others_of_its_dispatcher() {

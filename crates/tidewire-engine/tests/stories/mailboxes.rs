@@ -115,20 +115,6 @@ fn a_full_mailbox_does_what_its_policy_says() {
     assert_eq!(reasons, [DeadReason::Dropped, DeadReason::Dropped]);
 }
 
-#[test]
-fn a_sender_waits_for_room_and_wakes_also_with_a_mailbox_of_one() {
-    let engine = engine(1);
-    let (collect, seen) = collector();
-    let (actor, gate) = held(&engine, SpawnOptions::new().mailbox(Mailbox::new(1)), 0, collect);
-    actor.tell(1).unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(|| (2..50).for_each(|n| assert_eq!(actor.send_blocking(n).unwrap(), Sent::Accepted)));
-        gate.send(()).unwrap();
-    });
-    actor.stop(drain()).wait().unwrap();
-    assert_eq!(seen.iter().collect::<Vec<_>>(), (1..50).collect::<Vec<_>>());
-}
-
 // Promises: P1.6, P1.7, P1.8, P1.9.
 #[test]
 fn a_taken_name_is_an_error_and_free_again_after_the_stop() {
