@@ -80,9 +80,6 @@ async def test_an_object_that_derives_from_a_service_is_served_under_its_said_na
     assert await node.client(Base).buy(1) == 2
 
 
-# Visibility
-
-
 # Misuse
 
 
@@ -94,8 +91,6 @@ async def test_an_object_that_derives_from_a_service_is_served_under_its_said_na
         ({"name": "x" * 300}, "give at most 255 bytes"),
         ({"instance": "a b"}, "instance: 'a b' is not allowed: give one token"),
         ({"visibility": "all"}, "visibility: 'all' is not allowed: use one of 'node', 'private', 'public'"),
-        ({"concurrency": 0}, "concurrency: 0 is not allowed: give a whole number from 1 to 10,000"),
-        ({"concurrency": True}, "concurrency: True is not allowed"),
     ],
 )
 def test_options_that_are_not_allowed_are_named(node: tw.Node, options: dict[str, Any], said: str) -> None:
