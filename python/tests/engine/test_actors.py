@@ -46,13 +46,8 @@ def test_a_class_keeps_state_and_takes_arguments(node: tw.Node) -> None:
 
 @pytest.mark.promise("P4.3")
 @pytest.mark.parametrize("value", [0, "", None, [], {}, False, (1, 2), ValueError("a value, not a failure")])
-def test_a_reply_can_be_anything(node: tw.Node, value: object) -> None:
-    assert node.sync.ask(node.spawn(lambda _: value), "what?") is value
-
-
-def test_messages_are_passed_by_reference(node: tw.Node) -> None:
-    box: list[int] = []
-    assert node.sync.ask(node.spawn(lambda message: message), box) is box
+def test_messages_and_replies_can_be_anything_and_are_passed_by_reference(node: tw.Node, value: object) -> None:
+    assert node.sync.ask(node.spawn(lambda message: message), value) is value
 
 
 async def test_the_sender_is_known_and_can_be_answered(node: tw.Node) -> None:

@@ -92,22 +92,6 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     writer.close()
 
 
-async def test_buckets_and_leases_on_nats(url: str) -> None:
-    async with tw.Node(url) as node, tw.Node(url) as other:
-        config = await node.kv("config", history=2)
-        revision = await config.put("limits.eu.max", 1)
-        assert await config.update("limits.eu.max", 2, revision=revision) > revision
-        entry = await (await other.kv("config", history=2)).get("limits.eu.max")
-        assert entry is not None and entry.value == 2
-        async with node.lease("nightly", ttl=5.0) as lease:
-            with pytest.raises(tw.LeaseHeld, match="holds it for"):
-                async with other.lease("nightly", ttl=5.0, timeout=0.05):
-                    pass
-            fence = lease.fence
-        async with other.lease("nightly", ttl=5.0, timeout=5.0) as second:
-            assert second.fence > fence
-
-
 async def test_wrong_arguments_are_named(url: str, tmp_path: Path) -> None:
     with pytest.raises(tw.InvalidArgument, match="streams live in one place"):
         tw.Node(url, data=tmp_path)

@@ -329,6 +329,36 @@ def log_salvage(
     say(json, {"rescued": count}, f"{count} events rescued into {into}; consumers, schedules, keys and leases are not")
 
 
+@log.command("backup", epilog="Example: tidewire log backup data/ /backups/monday")
+def log_backup(
+    folder: Folder,
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="A new or empty folder.", file_okay=False)],
+    json: Json = False,
+) -> None:
+    """Copy a data folder while it is written, and check the copy. All acked before is in it."""
+    _copy(folder, target, json)
+
+
+@log.command("restore", epilog="Example: tidewire log restore /backups/monday data/")
+def log_restore(
+    backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="Of `tidewire log backup`.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new or empty folder.", file_okay=False)],
+    json: Json = False,
+) -> None:
+    """Copy a backup into a new data folder, and check it. A hub can't open an unfinished copy."""
+    _copy(backup, folder, json)
+
+
+def _copy(source: Path, target: Path, json: bool) -> None:
+    from tidewire.commands.backup import copy_folder
+
+    try:
+        found = copy_folder(source, target)
+    except tw.TidewireError as error:
+        raise typer.Exit(fail(error, json)) from None
+    say(json, found, f"{target}: {found['files']} files, {found['bytes']} bytes, all whole")
+
+
 def crashtest(
     data: Annotated[
         Path, typer.Option("--data", help="A folder for the test; it must be empty or new.", file_okay=False)

@@ -92,10 +92,3 @@ async def test_a_typed_client_gives_the_types_of_its_annotations() -> None:
         assert await desk.wrong() == {"other": 1}
         # A client that knows no types gives what came.
         assert await world.caller.client("desk").quote("X") == {"symbol": "X", "price": 2}
-
-
-async def test_a_result_of_its_type_stays_the_same_object() -> None:
-    async with desk_nodes(Desk()) as world:
-        assert await world.caller.client(Desk).quote("X") == Quote("X", 2.0)
-        ticks = [tick async for tick in world.caller.client(Desk).ticks()]
-        assert ticks == [Tick(1.0)]
