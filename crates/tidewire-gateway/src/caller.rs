@@ -72,6 +72,12 @@ impl Caller {
         self.instance(access, service, method).is_ok()
     }
 
+    /// True if it may read streams and buckets over a link: one method takes all calls of a storage
+    /// backend.
+    pub fn may_read_storage(&self, access: &Access) -> bool {
+        access.may_call(self.grant, &service_subject("tidewire-streams", "call"))
+    }
+
     /// Fails if the token does not allow to publish on the subject.
     pub fn check_publish(&self, access: &Access, subject: &str) -> Result<(), Problem> {
         if let Some(Target::Service { .. } | Target::Instance { .. }) = target(subject) {

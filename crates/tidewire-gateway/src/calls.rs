@@ -32,7 +32,7 @@ pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead, body: Incom
     let (service, method) = found(&services, service, method)?;
     only(head, if method.safe { &[Method::POST, Method::GET] } else { &[Method::POST] })?;
     let is_get = head.method != Method::POST;
-    let client = client(shared, &caller, service, method, head)?;
+    let client = client(shared, &caller, service, method, &head.headers)?;
     let form = if method.stream { Some(stream_form(&head.headers)?) } else { None };
     let body = request::read(shared, body).await?;
     let bytes = if is_get { query_arguments(method, &head.query)?.into() } else { body.bytes.clone() };
@@ -102,10 +102,10 @@ pub(crate) fn client(
     caller: &Caller,
     service: &Service,
     method: &MethodInfo,
-    head: &RequestHead,
+    headers: &HeaderMap,
 ) -> Result<Client, Problem> {
     let instance = caller.instance(&shared.access, service, &method.name)?;
-    let client = of_headers(shared.node.client(&service.info.name), &caller.user, method, &head.headers)?;
+    let client = of_headers(shared.node.client(&service.info.name), &caller.user, method, headers)?;
     Ok(match instance {
         Instance::Any => client,
         Instance::One(id) => client.instance(id),

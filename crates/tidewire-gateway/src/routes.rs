@@ -179,7 +179,7 @@ pub(crate) fn only(head: &RequestHead, methods: &[Method]) -> Result<(), Problem
 }
 
 /// A part of a path without its percent signs.
-fn decoded(part: &str) -> Option<String> {
+pub(crate) fn decoded(part: &str) -> Option<String> {
     if !part.contains('%') {
         return Some(part.to_owned());
     }

@@ -11,9 +11,11 @@ use bytes::Bytes;
 use futures_core::Stream;
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, HeaderName, HeaderValue};
+use serde_json::Value as Json;
 use tidewire_node::Items;
 use tidewire_node::values::Value;
 use tidewire_proto::generated::errors::ErrorCode;
+use tokio::sync::mpsc;
 use tokio::time::{Sleep, sleep};
 
 use crate::answer::{Answer, Body, answer};
@@ -87,14 +89,7 @@ pub(crate) async fn begin(
     }
     let state = if is_over { State::Over } else { State::Runs };
     let beat = Box::pin(sleep(BEAT));
-    let body = Body::parts(Parts {
-        source,
-        written,
-        state,
-        beat,
-        ending: shared.ending.subscribe().into_waiting(),
-        _place: place,
-    });
+    let body = Body::parts(Parts { source, written, state, beat, ending: end_of(shared), _place: place });
     let media_type = match form {
         StreamForm::Events | StreamForm::Messages => "text/event-stream",
         StreamForm::Lines => "application/x-ndjson",
@@ -106,17 +101,11 @@ pub(crate) async fn begin(
     Ok(answer)
 }
 
-/// Hears of each item of a stream that is collected; the next one waits for it.
-pub(crate) trait Report: Sync {
-    fn report(&self, number: usize, item: &Value, json: &[u8]) -> impl Future<Output = ()> + Send;
-}
-
-impl Report for () {
-    async fn report(&self, _number: usize, _item: &Value, _json: &[u8]) {}
-}
+/// Where each item of a stream is reported, with its number and JSON; the next one waits for that.
+pub(crate) type Reports<'a> = (&'a mpsc::Sender<Json>, &'a (dyn Fn(usize, &Value, &[u8]) -> Json + Sync));
 
 /// The items of a stream as an array: the first ones, for those who take one answer.
-pub(crate) async fn collected(mut items: Items<Value>, to: &impl Report) -> Result<Vec<u8>, Problem> {
+pub(crate) async fn collected(mut items: Items<Value>, to: Option<Reports<'_>>) -> Result<Vec<u8>, Problem> {
     let mut out = vec![b'['];
     for number in 1..=ITEMS {
         let Some(item) = items.next().await else { break };
@@ -125,7 +114,9 @@ pub(crate) async fn collected(mut items: Items<Value>, to: &impl Report) -> Resu
         }
         let (begin, item) = (out.len(), item?);
         write_json(&mut out, &item);
-        to.report(number, &item, &out[begin..]).await;
+        if let Some((reports, report)) = to {
+            let _ = reports.send(report(number, &item, &out[begin..])).await;
+        }
         if out.len() > ITEMS_BYTES {
             break;
         }
@@ -160,16 +151,9 @@ impl Drop for StreamPermit {
 /// Waits for the end of the gateway.
 type GatewayEnd = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-trait IntoWaiting {
-    fn into_waiting(self) -> GatewayEnd;
-}
-
-impl IntoWaiting for tokio::sync::watch::Receiver<bool> {
-    fn into_waiting(mut self) -> GatewayEnd {
-        Box::pin(async move {
-            let _ = self.wait_for(|ends| *ends).await;
-        })
-    }
+fn end_of(shared: &Shared) -> GatewayEnd {
+    let mut ending = shared.ending.subscribe();
+    Box::pin(async move { drop(ending.wait_for(|ends| *ends).await) })
 }
 
 enum State {

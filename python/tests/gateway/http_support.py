@@ -16,6 +16,7 @@ import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -239,9 +240,9 @@ def until(holds: Callable[[], object], what: str) -> None:
 
 
 @contextlib.contextmanager
-def site(*, http: tw.Http | None = None, tokens: tuple[tw.Token, ...] = ()) -> Iterator[Site]:
+def site(*, http: tw.Http | None = None, tokens: tuple[tw.Token, ...] = (), data: Path | None = None) -> Iterator[Site]:
     """A hub with a gateway and a shop, until the end of the block."""
-    with tw.Node(name="hub") as node:
+    with tw.Node(name="hub", data=data) as node:
         url = node.listen("http://127.0.0.1:0", tokens=tokens, http=http).url
         shop = Shop()
         node.serve(shop, name="shop", visibility="public")

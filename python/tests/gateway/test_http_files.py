@@ -61,32 +61,15 @@ def test_files_come_with_their_type_and_need_no_token(place: Site, folder: Path)
     assert place.ask("GET", "/files/new.txt").status == 404
 
 
-ELSEWHERE = [
-    "../secret.txt",
-    "parts/../../secret.txt",
-    "%2e%2e/secret.txt",
-    "..%2fsecret.txt",
-    "parts%2flive.js",
-    "..%5csecret.txt",
-    "%252e%252e%252fsecret.txt",
-    "//secret.txt",
-    "/etc/passwd",
-    "%2fetc%2fpasswd",
-    "....//secret.txt",
-    ".env",
-    ".git/config",
-    "./index.html",
-    "parts",
-    "parts//live.js",
-    "index.html%00",
-    "index.html%00.js",
-    "index.html/",
-    "INDEX.HTML",
-]
+ELSEWHERE = """
+../secret.txt parts/../../secret.txt %2e%2e/secret.txt ..%2fsecret.txt parts%2flive.js ..%5csecret.txt
+%252e%252e%252fsecret.txt //secret.txt /etc/passwd %2fetc%2fpasswd ....//secret.txt .env .git/config ./index.html
+parts parts//live.js index.html%00 index.html%00.js index.html/ INDEX.HTML
+"""
 
 
 def test_no_path_leads_elsewhere(place: Site) -> None:
-    for path in ELSEWHERE:
+    for path in ELSEWHERE.split():
         # As bytes: a client would tidy it up.
         request = f"GET /files/{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         answer = place.raw(request.encode())

@@ -175,28 +175,24 @@ def test_places_are_bounded_and_come_back(narrow: Site) -> None:
 
 
 def test_the_oldest_idle_connection_makes_room(narrow: Site) -> None:
-    idle = [socket.create_connection(narrow.place, timeout=PATIENCE) for _ in range(40)]
-    try:
+    with contextlib.ExitStack() as sockets:
+        idle = [sockets.enter_context(socket.create_connection(narrow.place, timeout=PATIENCE)) for _ in range(40)]
         assert narrow.call("shop/echo", 1).value == 1
         assert narrow.statistics()["connections"] <= 21
         assert idle[0].recv(1) == b""
-    finally:
-        for one in idle:
-            one.close()
 
 
 def test_a_thousand_connections_call_at_once(place: Site) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 4_096
-    if hard not in (resource.RLIM_INFINITY,) and hard < wanted:
+    if hard != resource.RLIM_INFINITY and hard < wanted:
         pytest.skip(f"the system allows {hard} files: 4,096 are needed")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
     connections = [http.client.HTTPConnection(*place.place, timeout=PATIENCE) for _ in range(1_000)]
     try:
+        sent = {"content-type": "application/json"}
         for number, connection in enumerate(connections):
-            connection.request(
-                "POST", "/services/shop/echo", json.dumps([number]), {"content-type": "application/json"}
-            )
+            connection.request("POST", "/services/shop/echo", json.dumps([number]), sent)
         for number, connection in enumerate(connections):
             assert json.loads(connection.getresponse().read()) == number
         assert place.statistics()["connections"] >= 1_000

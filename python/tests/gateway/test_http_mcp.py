@@ -12,6 +12,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,7 +35,11 @@ async def run() -> AsyncIterator[Any]:
 
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(8)
-TOKENS = (tw.Token("hub-secret"), tw.Token("bob-secret", "bob", call=("svc.shop.price",)))
+TOKENS = (
+    tw.Token("hub-secret"),
+    tw.Token("ann-secret", "ann", call=("svc.tidewire-streams.>",)),
+    tw.Token("bob-secret", "bob", call=("svc.shop.price",)),
+)
 
 
 @pytest.fixture(scope="module")
@@ -198,10 +203,12 @@ def test_messages_that_are_none_are_told_so(place: Site) -> None:
     assert newer.value["error"]["code"] == -32_600
     assert said(b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}') == -32_600
     assert said(b'{"jsonrpc": "2.0", "id": {}, "method": "ping"}') == -32_600
-    assert said(b'{"jsonrpc": "2.0", "id": 1, "method": "resources/list"}') == -32_601
+    assert said(b'{"jsonrpc": "2.0", "id": 1, "method": "prompts/list"}') == -32_601
+    found = place.ask("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "resources/list"}).value
+    assert found["result"]["resources"] == [], "this hub has no storage backend"
     assert said(b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call"}') == -32_602
-    twice = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "shop-echo", "arguments": {"a": 1, "a": 2}}}'
-    assert said(twice) == -32_602
+    twice = b'{"name": "shop-echo", "arguments": {"a": 1, "a": 2}}'
+    assert said(b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": %b}' % twice) == -32_602
     note = place.ask("POST", "/mcp", {"jsonrpc": "2.0", "method": "notifications/initialized"})
     assert (note.status, note.body) == (202, b"")
     assert place.ask("GET", "/mcp").status == 405
@@ -211,14 +218,44 @@ def test_messages_that_are_none_are_told_so(place: Site) -> None:
     assert place.ask("POST", "/mcp", {}, origin="https://evil.example").problem == (403, "unauthorized")
 
 
-def test_tools_are_those_of_the_token() -> None:
-    with site(tokens=TOKENS) as guarded:
-        listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-        assert guarded.ask("POST", "/mcp", listing).problem == (401, "unauthorized")
-        until(lambda: guarded.ask("GET", "/readyz").status == 200, "it is not ready")
-        tools = guarded.ask("POST", "/mcp", listing, authorization="Bearer bob-secret").value["result"]["tools"]
+def test_tools_and_resources_are_those_of_the_token(tmp_path: Path) -> None:
+    async def read_all(url: str) -> None:
+        command = ["-m", "tidewire", "mcp", url, "--token", "ann-secret"]
+        async with Client(stdio_client(StdioServerParameters(command=sys.executable, args=command))) as client:
+
+            async def read(path: str) -> Any:
+                (content,) = (await client.read_resource(f"tidewire://{path}")).contents
+                return json.loads(content.text)
+
+            listed = (await client.list_resources()).resources
+            assert [str(one.uri) for one in listed] == ["tidewire://kv/limits", "tidewire://streams/orders"]
+            assert len((await client.list_resource_templates()).resource_templates) == 4
+            newest = await read("streams/orders")
+            assert [event["sequence"] for event in newest] == list(range(51, 151))
+            assert await read("streams/orders/150") == newest[-1]
+            assert (newest[-1]["subject"], newest[-1]["payload"]) == ("orders.new", {"id": 149})
+            assert await read("kv/limits") == ["eu.most"]
+            assert await read("kv/limits/eu.most") == {"value": 5, "revision": 1}
+            for path in ("streams/orders/151", "streams/orders/x", "streams/none", "kv/limits/us", "kv/../limits", ""):
+                with pytest.raises(MCPError, match="uri: "):
+                    await read(path)
+
+    with site(tokens=TOKENS, data=tmp_path) as guarded:
+
+        def said(method: str, **headers: str) -> Any:
+            params = {"name": "shop-who", "uri": "tidewire://kv/limits/eu.most"}
+            return guarded.ask(
+                "POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, **headers
+            )
+
+        orders, bob = guarded.node.sync.stream("orders", subjects=["orders.>"]), "Bearer bob-secret"
+        orders.publish_all(("orders.new", {"id": number}) for number in range(150))
+        guarded.node.sync.kv("limits").put("eu.most", 5)
+        asyncio.run(asyncio.wait_for(read_all(guarded.url), PATIENCE))
+        assert said("tools/list").problem == (401, "unauthorized")
+        tools = said("tools/list", authorization=bob).value["result"]["tools"]
         assert [tool["name"] for tool in tools] == ["shop-price"]
-        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "shop-who", "arguments": {}}}
-        told = guarded.ask("POST", "/mcp", call, authorization="Bearer bob-secret").value["result"]
-        assert told["isError"]
-        assert json.loads(told["content"][0]["text"])["code"] == "unauthorized"
+        (told,) = said("tools/call", authorization=bob).value["result"]["content"]
+        assert json.loads(told["text"])["code"] == "unauthorized"
+        assert said("resources/list", authorization=bob).value["result"]["resources"] == []
+        assert "may not" in said("resources/read", authorization=bob).value["error"]["message"]

@@ -129,10 +129,7 @@ def test_metrics_count_what_happens(place: Site) -> None:
         assert place.call("shop/echo", 1).status == 200
     place.call("shop/nothing")
     after = metrics()
-    done, missing = (
-        'tidewire_http_requests_total{route="services",status="200"}',
-        'tidewire_http_requests_total{route="services",status="404"}',
-    )
+    done, missing = (f'tidewire_http_requests_total{{route="services",status="{status}"}}' for status in (200, 404))
     assert after[done] - before.get(done, 0) == 5
     assert after[missing] - before.get(missing, 0) == 1
     count = 'tidewire_http_request_seconds_count{route="services"}'

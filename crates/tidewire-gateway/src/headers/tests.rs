@@ -1,8 +1,8 @@
 //! Stories of headers.
 
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
 
-use super::{StreamForm, check_json, stream_form, timeout, trace};
+use super::{StreamForm, stream_form, timeout, trace};
 
 fn with(name: impl Into<HeaderName>, value: &'static str) -> HeaderMap {
     HeaderMap::from_iter([(name.into(), HeaderValue::from_static(value))])
@@ -18,14 +18,6 @@ fn the_form_of_a_stream_is_what_the_client_prefers() {
     assert_eq!(form("*/*"), Some(StreamForm::Lines));
     assert_eq!(form("application/json"), None);
     assert_eq!(form("text/event-stream;q=0"), None);
-}
-
-#[test]
-fn a_body_is_json_in_utf_8() {
-    let taken = |value| check_json(&with(CONTENT_TYPE, value), b"[]").is_ok();
-    assert!(taken("application/json") && taken("application/json; charset=UTF-8") && taken("application/ld+json"));
-    assert!(!taken("text/plain") && !taken("application/json; charset=latin-1") && !taken("application/jsonx"));
-    assert!(check_json(&HeaderMap::new(), b"").is_ok() && check_json(&HeaderMap::new(), b"[]").is_err());
 }
 
 #[test]

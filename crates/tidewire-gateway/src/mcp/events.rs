@@ -5,75 +5,53 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hyper::HeaderMap;
-use hyper::header::ACCEPT;
+use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
+use tidewire_node::values::Value;
 use tidewire_node::{SubscribeOptions, Subscription};
 use tokio::sync::mpsc;
 
-use super::tools::{Progress, ToolCall};
-use super::{Fault, NO_REQUEST, Request, message, tools};
+use super::{Fault, INTERNAL, NO_REQUEST, Request, message, tools};
 use crate::answer::Answer;
-use crate::caller::Caller;
 use crate::catalog::CHANGES;
-use crate::headers::{StreamForm, media_type};
+use crate::headers::StreamForm;
 use crate::problem::Problem;
 use crate::shared::Shared;
 use crate::streams::{Source, begin};
 
 const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
-const TOOLS: &str = "tools/list_changed";
 
-/// True if the client takes an event stream as the answer.
-pub(super) fn accepts(headers: &HeaderMap) -> bool {
-    let all = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    all.flat_map(|value| value.split(',')).any(|one| media_type(one) == "text/event-stream")
-}
-
-/// The stream of a session: a notification whenever its tools change. A second stream of the
-/// session ends the first.
-pub(super) async fn of_session(request: &Request<'_>) -> Result<Answer, Problem> {
-    let mut changes = ToolChanges::begin(request).await?;
-    let (shared, caller) = (Arc::clone(request.shared), request.caller.clone());
-    let headers = request.head.headers.clone();
-    shared.sessions.cancel(&caller.user, &headers, &Json::Null);
-    answer(request.shared, |out| async move {
-        let ended = shared.sessions.enter(&caller.user, &headers, &Json::Null);
-        tokio::select! {
-            () = ended => {}
-            () = async {
-                while changes.next().await {
-                    let _ = out.send(notification(TOOLS, json!({}))).await;
-                }
-            } => {}
-        }
-    })
-    .await
-}
-
-/// The answer of `subscriptions/listen`.
-pub(super) async fn listen(request: &Request<'_>, id: Json, params: &Json) -> Result<Answer, Problem> {
-    let mut changes = ToolChanges::begin(request).await?;
+/// Notifies a client whenever its tools change: the stream of its session, or the answer of a
+/// `subscriptions/listen` with this id and these parameters. A second stream of a session ends the
+/// first.
+pub(super) async fn of_changes(request: Request, listens: Option<(Json, &Json)>) -> Result<Answer, Problem> {
+    let mut changes = ToolChanges::begin(&request).await?;
     let mut ending = request.shared.ending.subscribe();
-    let is_wanted = params["notifications"]["toolsListChanged"] == true;
-    answer(request.shared, |out| async move {
-        let meta = json!({ META_SUBSCRIPTION: id });
-        let granted = if is_wanted { json!({ "toolsListChanged": true }) } else { json!({}) };
-        let granted = json!({ "notifications": granted, "_meta": meta });
-        let _ = out.send(notification("subscriptions/acknowledged", granted)).await;
-        let mut next = async || {
-            tokio::select! {
-                _ = ending.wait_for(|ends| *ends) => false,
-                has_changed = changes.next() => has_changed,
-            }
-        };
-        while next().await {
-            if is_wanted {
-                let _ = out.send(notification(TOOLS, json!({ "_meta": meta }))).await;
-            }
+    let is_wanted = listens.as_ref().is_none_or(|(_, params)| params["notifications"]["toolsListChanged"] == true);
+    let id = listens.map(|(id, _)| id);
+    request.shared.sessions.cancel(&request.caller.user, &request.headers, &Json::Null);
+    answer(&Arc::clone(&request.shared), |out| async move {
+        let meta = id.as_ref().map_or(json!({}), |id| json!({ META_SUBSCRIPTION: id }));
+        if id.is_some() {
+            let granted = if is_wanted { json!({ "toolsListChanged": true }) } else { json!({}) };
+            let granted = json!({ "notifications": granted, "_meta": meta });
+            let _ = out.send(notification("subscriptions/acknowledged", granted)).await;
         }
-        let result = json!({ "_meta": meta, "resultType": "complete" });
-        let _ = out.send(json!({ "jsonrpc": "2.0", "id": id, "result": result })).await;
+        let notify = async {
+            while changes.next().await {
+                if is_wanted {
+                    let _ = out.send(notification("tools/list_changed", json!({ "_meta": meta }))).await;
+                }
+            }
+            Ok(Ok(Json::Null))
+        };
+        tokio::select! {
+            _ = until_cancelled(&request, &Json::Null, notify) => {}
+            _ = ending.wait_for(|ends| *ends) => {}
+        }
+        if let Some(id) = id {
+            let _ = out.send(message(&id, Ok(json!({ "_meta": meta })), true).0).await;
+        }
     })
     .await
 }
@@ -84,17 +62,17 @@ pub(super) fn notification(name: &str, params: Json) -> Json {
 
 /// The answer of a call that reports its progress: its result is the last message.
 pub(super) async fn of_call(
-    request: &Request<'_>,
-    call: ToolCall,
+    request: Request,
+    params: Option<Box<RawValue>>,
     id: Json,
     token: Json,
     is_stateless: bool,
 ) -> Result<Answer, Problem> {
-    let (shared, user) = (Arc::clone(request.shared), request.caller.user.clone());
-    let headers = request.head.headers.clone();
-    answer(request.shared, |out| async move {
-        let progress = Progress { token, out: out.clone() };
-        let result = until_cancelled(&shared, &user, &headers, &id, call.result(Some(progress))).await;
+    answer(&Arc::clone(&request.shared), |out| async move {
+        let report = |number, item: &Value, json: &[u8]| tools::progress(&token, number, item, json);
+        let call = tools::call(&request, params.as_deref(), Some((&out, &report)));
+        let failed = |problem: Problem| Err(Fault(INTERNAL, problem.detail().to_owned()));
+        let result = until_cancelled(&request, &id, call).await.unwrap_or_else(failed);
         let _ = out.send(message(&id, result, is_stateless).0).await;
     })
     .await
@@ -102,47 +80,40 @@ pub(super) async fn of_call(
 
 /// Waits for a call, unless a later request cancels it.
 pub(super) async fn until_cancelled(
-    shared: &Shared,
-    user: &str,
-    headers: &HeaderMap,
+    request: &Request,
     id: &Json,
-    call: impl Future<Output = Json> + Send,
-) -> Result<Json, Fault> {
-    let cancelled = shared.sessions.enter(user, headers, id);
+    call: impl Future<Output = Result<Result<Json, Fault>, Problem>> + Send,
+) -> Result<Result<Json, Fault>, Problem> {
+    let cancelled = request.shared.sessions.enter(&request.caller.user, &request.headers, id);
     tokio::select! {
-        done = call => Ok(done),
-        () = cancelled => Err(Fault(NO_REQUEST, "the call was cancelled".to_owned())),
+        done = call => done,
+        () = cancelled => Ok(Err(Fault(NO_REQUEST, "the call was cancelled".to_owned()))),
     }
 }
 
 /// Waits for changes of the tools of one caller.
 struct ToolChanges {
-    shared: Arc<Shared>,
-    caller: Caller,
+    request: Request,
     /// Has room for one message: a change that waits stands for later ones.
     changes: Subscription,
     fingerprint: u64,
 }
 
 impl ToolChanges {
-    async fn begin(request: &Request<'_>) -> Result<Self, Problem> {
-        let (shared, caller) = (Arc::clone(request.shared), request.caller.clone());
-        let changes = shared.node.subscribe_with(CHANGES, SubscribeOptions::default().capacity(1)).await?;
-        let fingerprint = tools::fingerprint(&shared, &caller).await?;
-        Ok(Self { shared, caller, changes, fingerprint })
+    async fn begin(request: &Request) -> Result<Self, Problem> {
+        let options = SubscribeOptions::default().capacity(1);
+        let changes = request.shared.node.subscribe_with(CHANGES, options).await?;
+        let fingerprint = tools::fingerprint(request).await?;
+        Ok(Self { request: request.clone(), changes, fingerprint })
     }
 
     /// Waits for the next change; false once the gateway has ended.
     async fn next(&mut self) -> bool {
         while self.changes.next().await.is_some() {
-            match tools::fingerprint(&self.shared, &self.caller).await {
-                Ok(same) if same == self.fingerprint => {}
-                Ok(other) => {
-                    self.fingerprint = other;
-                    return true;
-                }
-                // The client learns of the change, or of the failure, from its next list.
-                Err(_) => return true,
+            // After a failure the next list of the client says what has changed.
+            let found = tools::fingerprint(&self.request).await.unwrap_or(!self.fingerprint);
+            if std::mem::replace(&mut self.fingerprint, found) != found {
+                return true;
             }
         }
         false
@@ -170,7 +141,7 @@ impl<F: Future<Output = ()> + Send + 'static> Source for Messages<F> {
 
 /// An event stream of the messages that the future sends. One waits for the client at most, and the
 /// future with it.
-pub(super) async fn answer<F: Future<Output = ()> + Send + 'static>(
+async fn answer<F: Future<Output = ()> + Send + 'static>(
     shared: &Arc<Shared>,
     send: impl FnOnce(mpsc::Sender<Json>) -> F,
 ) -> Result<Answer, Problem> {

@@ -6,13 +6,14 @@
 
 mod events;
 mod names;
+mod resources;
 pub(crate) mod sessions;
 mod tools;
 
 use std::sync::Arc;
 
 use hyper::body::Incoming;
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::{ALLOW, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -21,7 +22,7 @@ use serde_json::{Value as Json, json};
 use crate::answer::{Answer, json as of_json, nothing};
 use crate::caller::Caller;
 use crate::catalog::Service;
-use crate::headers::check_json;
+use crate::headers::{StreamForm, check_json, stream_form};
 use crate::problem::Problem;
 use crate::request;
 use crate::routes::{RequestHead, only};
@@ -41,6 +42,7 @@ const NO_REQUEST: i32 = -32_600;
 const NO_METHOD: i32 = -32_601;
 const WRONG_PARAMETERS: i32 = -32_602;
 const NO_JSON: i32 = -32_700;
+const INTERNAL: i32 = -32_603;
 const NO_VERSION: i32 = -32_022;
 
 #[derive(Deserialize)]
@@ -63,10 +65,11 @@ fn given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Json>, D::Error> {
 struct Fault(i32, String);
 
 /// A request to the server, besides its message.
-struct Request<'a> {
-    shared: &'a Arc<Shared>,
-    caller: &'a Caller,
-    head: &'a RequestHead,
+#[derive(Clone)]
+struct Request {
+    shared: Arc<Shared>,
+    caller: Caller,
+    headers: HeaderMap,
     /// True if its answer may be an event stream.
     takes_events: bool,
 }
@@ -77,19 +80,26 @@ pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead, body: Incom
     }
     only(head, &[Method::POST, Method::GET, Method::DELETE])?;
     let caller = Caller::of(shared, &head.headers).await?;
-    let mut request = Request { shared, caller: &caller, head, takes_events: events::accepts(&head.headers) };
+    let (shared, headers) = (Arc::clone(shared), head.headers.clone());
+    let mut request = Request {
+        takes_events: stream_form(&headers).is_ok_and(|form| form == StreamForm::Events),
+        shared,
+        caller,
+        headers,
+    };
     if head.method == Method::DELETE {
-        shared.sessions.cancel(&caller.user, &head.headers, &Json::Null);
+        request.shared.sessions.cancel(&request.caller.user, &head.headers, &Json::Null);
         return Ok(nothing(StatusCode::NO_CONTENT));
     }
     if head.method != Method::POST {
         if !request.takes_events || head.method == Method::HEAD || request.version() == Some(STATELESS) {
             let text = "GET is for the event stream of a session: send Accept: text/event-stream, or POST a message";
-            return Err(Problem::invalid(text).with_status(StatusCode::METHOD_NOT_ALLOWED));
+            let problem = Problem::invalid(text).with_status(StatusCode::METHOD_NOT_ALLOWED);
+            return Err(problem.with_header(ALLOW, "POST, DELETE"));
         }
-        return events::of_session(&request).await;
+        return events::of_changes(request, None).await;
     }
-    let body = request::read(shared, body).await?;
+    let body = request::read(&request.shared, body).await?;
     check_json(&head.headers, &body.bytes)?;
     let messages = match serde_json::from_slice::<Vec<&RawValue>>(&body.bytes) {
         Ok(messages) if messages.is_empty() => {
@@ -115,10 +125,10 @@ pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead, body: Incom
     })
 }
 
-impl Request<'_> {
+impl Request {
     /// The version that the headers name.
     fn version(&self) -> Option<&str> {
-        self.head.headers.get(VERSION).map(|version| version.to_str().unwrap_or("?"))
+        self.headers.get(VERSION).map(|version| version.to_str().unwrap_or("?"))
     }
 
     async fn answer(&self, message: &RawValue) -> Result<Answer, Problem> {
@@ -140,7 +150,7 @@ impl Request<'_> {
         }
         let (Some(id), Some(method)) = (message.id, message.method.as_deref()) else {
             if message.method.as_deref() == Some("notifications/cancelled") {
-                self.shared.sessions.cancel(&self.caller.user, &self.head.headers, &params["requestId"]);
+                self.shared.sessions.cancel(&self.caller.user, &self.headers, &params["requestId"]);
             }
             // Notifications, and answers to requests that this server does not make.
             return Ok(nothing(StatusCode::ACCEPTED));
@@ -154,27 +164,28 @@ impl Request<'_> {
             "server/discover" if is_stateless => Ok(self.discovered().await?),
             "subscriptions/listen" if is_stateless => {
                 if self.takes_events {
-                    return events::listen(self, id, &params).await;
+                    return events::of_changes(self.clone(), Some((id, &params))).await;
                 }
                 Err(Fault(NO_REQUEST, "Accept: the answer is a stream: take text/event-stream".to_owned()))
             }
             "ping" => Ok(json!({})),
+            "resources/list" => resources::list(self, &params).await?,
+            "resources/templates/list" => Ok(resources::templates()),
+            "resources/read" => resources::read(self, &params).await?,
             "tools/list" => tools::list(self, &params).await?,
             "tools/call" => {
                 let token = &params["_meta"]["progressToken"];
                 let is_followed = self.takes_events && (token.is_string() || token.is_number());
-                match tools::ToolCall::of(self, message.params).await? {
-                    Ok(call) if is_followed && call.is_stream() => {
-                        return events::of_call(self, call, id, token.clone(), is_stateless).await;
-                    }
-                    Ok(call) => {
-                        let (user, headers) = (&self.caller.user, &self.head.headers);
-                        events::until_cancelled(self.shared, user, headers, &id, call.result(None)).await
-                    }
-                    Err(fault) => Err(fault),
+                if is_followed && tools::is_stream(self, &params).await? {
+                    let call = message.params.map(RawValue::to_owned);
+                    return events::of_call(self.clone(), call, id, token.clone(), is_stateless).await;
                 }
+                events::until_cancelled(self, &id, tools::call(self, message.params, None)).await?
             }
-            other => Err(Fault(NO_METHOD, format!("{other:?} is not a method of this server: there are tools"))),
+            other => Err(Fault(
+                NO_METHOD,
+                format!("{other:?} is not a method of this server: there are tools and resources"),
+            )),
         };
         let mut answer = response(&id, result, is_stateless);
         if method == "initialize" {
@@ -189,7 +200,7 @@ impl Request<'_> {
         let wanted = known.clone().find(|version| params["protocolVersion"] == *version);
         Ok(json!({
             "protocolVersion": wanted.or_else(|| known.next()),
-            "capabilities": { "tools": { "listChanged": true } },
+            "capabilities": self.capabilities(),
             "serverInfo": self.server(),
             "instructions": self.instructions().await?,
         }))
@@ -198,12 +209,21 @@ impl Request<'_> {
     async fn discovered(&self) -> Result<Json, Problem> {
         Ok(json!({
             "supportedVersions": VERSIONS,
-            "capabilities": { "tools": { "listChanged": true } },
+            "capabilities": self.capabilities(),
             "_meta": { META_SERVER: self.server() },
             "instructions": self.instructions().await?,
             "ttlMs": 0,
             "cacheScope": "private",
         }))
+    }
+
+    fn may_read_storage(&self) -> bool {
+        self.caller.may_read_storage(&self.shared.access)
+    }
+
+    fn capabilities(&self) -> Json {
+        let tools = json!({ "listChanged": true });
+        if self.may_read_storage() { json!({ "tools": tools, "resources": {} }) } else { json!({ "tools": tools }) }
     }
 
     fn server(&self) -> Json {

@@ -1,7 +1,6 @@
 //! Tools: their list, and calls of them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 use std::time::Instant;
 
 use base64::Engine as _;
@@ -10,21 +9,18 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
 use tidewire_node::values::Value;
-use tidewire_node::{Client, Error, MethodInfo};
-use tokio::sync::mpsc;
+use tidewire_node::{Error, MethodInfo};
 
 use super::events::notification;
 use super::names::tool_name;
 use super::{Fault, Request, WRONG_PARAMETERS};
-use crate::caller::Caller;
-use crate::calls::{client, found, read_arguments};
+use crate::calls::{client, read_arguments};
 use crate::catalog::{Service, Services};
 use crate::json::to_json;
 use crate::problem::Problem;
-use crate::shared::Shared;
-use crate::streams::{Report, collected};
+use crate::streams::{Reports, collected};
 
-/// Tools that one answer lists.
+/// Tools or resources that one answer lists.
 const PAGE: usize = 500;
 /// Letters of an item in the report of its progress.
 const MESSAGE_LETTERS: usize = 1_024;
@@ -46,29 +42,32 @@ struct Call<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-pub(super) async fn list(request: &Request<'_>, params: &Json) -> Result<Result<Json, Fault>, Problem> {
+pub(super) async fn list(request: &Request, params: &Json) -> Result<Result<Json, Fault>, Problem> {
+    let services = request.shared.catalog.services().await?;
+    let all = allowed(request, &services).into_iter();
+    let tools = all.map(|(name, service, method)| (tool(&name, service, method), name));
+    Ok(page(params, "tools", tools))
+}
+
+/// A page of a list that is sorted by names, of which a cursor is the last one of the page before.
+pub(super) fn page(params: &Json, list: &str, all: impl Iterator<Item = (Json, String)>) -> Result<Json, Fault> {
     let cursor = match &params["cursor"] {
         Json::Null => None,
         Json::String(last) => Some(last.as_str()),
-        other => {
-            return Ok(Err(Fault(WRONG_PARAMETERS, format!("cursor: {other} is not one of this server: it is text"))));
-        }
+        other => return Err(Fault(WRONG_PARAMETERS, format!("cursor: {other} is not one of this server: it is text"))),
     };
-    let services = request.shared.catalog.services().await?;
-    // A cursor is the name of the last tool of the page before.
-    let all = allowed(request.shared, request.caller, &services).into_iter();
-    let mut rest = all.filter(|(name, ..)| cursor.is_none_or(|last| name.as_str() > last));
-    let page: Vec<_> = rest.by_ref().take(PAGE).collect();
-    let tools: Vec<_> = page.iter().map(|(name, service, method)| tool(name, service, method)).collect();
-    let mut result = json!({ "tools": tools, "ttlMs": 0, "cacheScope": "private" });
-    if let (Some(_), Some((last, ..))) = (rest.next(), page.last()) {
+    let mut rest = all.filter(|(_, name)| cursor.is_none_or(|last| name.as_str() > last));
+    let (shown, names): (Vec<_>, Vec<_>) = rest.by_ref().take(PAGE).unzip();
+    let mut result = json!({ list: shown, "ttlMs": 0, "cacheScope": "private" });
+    if let (Some(_), Some(last)) = (rest.next(), names.last()) {
         result["nextCursor"] = last.as_str().into();
     }
-    Ok(Ok(result))
+    Ok(result)
 }
 
 /// The tools of a caller, sorted by their names.
-fn allowed<'a>(shared: &Shared, caller: &Caller, services: &'a Services) -> Vec<(String, &'a Service, &'a MethodInfo)> {
+fn allowed<'a>(request: &Request, services: &'a Services) -> Vec<(String, &'a Service, &'a MethodInfo)> {
+    let Request { shared, caller, .. } = request;
     let may = |(service, method): &(&Service, &MethodInfo)| caller.may_call(&shared.access, service, &method.name);
     let named = |(service, method)| (name_of(service, method), service, method);
     let mut all: Vec<_> = methods(services).filter(may).map(named).collect();
@@ -77,10 +76,10 @@ fn allowed<'a>(shared: &Shared, caller: &Caller, services: &'a Services) -> Vec<
 }
 
 /// Hash of all that the caller sees of its tools, from a list that is requested now.
-pub(super) async fn fingerprint(shared: &Shared, caller: &Caller) -> Result<u64, Error> {
-    let services = shared.catalog.services_since(Some(Instant::now())).await?;
+pub(super) async fn fingerprint(request: &Request) -> Result<u64, Error> {
+    let services = request.shared.catalog.services_since(Some(Instant::now())).await?;
     let mut hasher = DefaultHasher::new();
-    for (name, service, method) in allowed(shared, caller, &services) {
+    for (name, service, method) in allowed(request, &services) {
         tool(&name, service, method).to_string().hash(&mut hasher);
     }
     Ok(hasher.finish())
@@ -136,90 +135,66 @@ fn output_schema(method: &MethodInfo) -> Option<Json> {
     Some(schema)
 }
 
-/// A call of a tool with its arguments read.
-pub(super) struct ToolCall {
-    services: Arc<Services>,
-    service: String,
-    method: String,
-    /// Fails if the caller may not call it.
-    client: Result<Client, Problem>,
-    arguments: Value,
-    body: String,
+/// True if the tool that a call names returns a stream.
+pub(super) async fn is_stream(request: &Request, params: &Json) -> Result<bool, Problem> {
+    let services = request.shared.catalog.services().await?;
+    let is_named = |service: &Service, method: &MethodInfo| params["name"] == name_of(service, method);
+    Ok(methods(&services).any(|(service, method)| method.stream && is_named(service, method)))
 }
 
-/// Reports the items of a stream while its call runs.
-pub(super) struct Progress {
-    pub token: Json,
-    pub out: mpsc::Sender<Json>,
-}
-
-impl ToolCall {
-    pub async fn of(request: &Request<'_>, params: Option<&RawValue>) -> Result<Result<Self, Fault>, Problem> {
-        let call = params.and_then(|params| serde_json::from_str::<Call<'_>>(params.get()).ok());
-        let Some(call) = call else {
-            return Ok(Err(Fault(WRONG_PARAMETERS, "params: give the name of a tool, and arguments".to_owned())));
-        };
-        let services = request.shared.catalog.services().await?;
-        let found = methods(&services).find(|(service, method)| name_of(service, method) == call.name);
-        let Some((service, method)) = found else {
-            let text = format!("name: there is no tool {:?}: tools/list has those that there are", call.name);
-            return Ok(Err(Fault(WRONG_PARAMETERS, text)));
-        };
-        let body = call.arguments.map_or("", RawValue::get).to_owned();
-        let arguments = match read_arguments(method, body.as_bytes()) {
-            Ok(arguments) => arguments,
-            Err(wrong) => return Ok(Err(Fault(WRONG_PARAMETERS, format!("arguments: {}", wrong.detail())))),
-        };
-        let client = client(request.shared, request.caller, service, method, request.head);
-        let (service, method) = (service.info.name.clone(), method.name.clone());
-        Ok(Ok(Self { services, service, method, client, arguments, body }))
-    }
-
-    /// True if it returns a stream.
-    pub fn is_stream(&self) -> bool {
-        found(&self.services, &self.service, &self.method).is_ok_and(|(_, method)| method.stream)
-    }
-
-    pub async fn result(self, progress: Option<Progress>) -> Json {
-        match self.done(progress).await {
-            Ok((_, Some(content))) => json!({ "content": [content], "isError": false }),
-            Ok((json, None)) => {
-                let text = String::from_utf8(json).unwrap_or_default();
-                let value: Json = serde_json::from_str(&text).unwrap_or_default();
-                let content = json!([{ "type": "text", "text": text }]);
-                json!({ "content": content, "structuredContent": { "result": value }, "isError": false })
-            }
+pub(super) async fn call(
+    request: &Request,
+    params: Option<&RawValue>,
+    reports: Option<Reports<'_>>,
+) -> Result<Result<Json, Fault>, Problem> {
+    let call = params.and_then(|params| serde_json::from_str::<Call<'_>>(params.get()).ok());
+    let Some(call) = call else {
+        return Ok(Err(Fault(WRONG_PARAMETERS, "params: give the name of a tool, and arguments".to_owned())));
+    };
+    let services = request.shared.catalog.services().await?;
+    let found = methods(&services).find(|(service, method)| name_of(service, method) == call.name);
+    let Some((service, method)) = found else {
+        let text = format!("name: there is no tool {:?}: tools/list has those that there are", call.name);
+        return Ok(Err(Fault(WRONG_PARAMETERS, text)));
+    };
+    let body = call.arguments.map_or("", RawValue::get).as_bytes();
+    let given = match read_arguments(method, body) {
+        Ok(given) => given,
+        Err(wrong) => return Ok(Err(Fault(WRONG_PARAMETERS, format!("arguments: {}", wrong.detail())))),
+    };
+    let done = match client(&request.shared, &request.caller, service, method, &request.headers) {
+        Ok(client) if method.stream => {
+            collected(client.stream(&method.name, &given), reports).await.map(|json| (json, None))
+        }
+        Ok(client) => {
+            let done = client.call(&method.name, &given).await.map_err(Problem::from);
+            done.map(|value: Value| (to_json(&value), media(&value)))
+        }
+        Err(problem) => Err(problem),
+    };
+    let (json, media) = match done {
+        Ok(done) => done,
+        Err(problem) => {
             // The model reads the problem, and may correct its call.
-            Err(problem) => {
-                let text = problem.json().to_string();
-                json!({ "content": [{ "type": "text", "text": text }], "isError": true })
-            }
+            let text = problem.explained(&service.info.name, method, body).json().to_string();
+            return Ok(Ok(json!({ "content": [{ "type": "text", "text": text }], "isError": true })));
         }
+    };
+    if let Some(content) = media {
+        return Ok(Ok(json!({ "content": [content], "isError": false })));
     }
-
-    /// The result as JSON, and as content of its own.
-    async fn done(self, progress: Option<Progress>) -> Result<(Vec<u8>, Option<Json>), Problem> {
-        let (_, method) = found(&self.services, &self.service, &self.method)?;
-        let explained = |problem: Problem| problem.explained(&self.service, method, self.body.as_bytes());
-        let client = self.client.map_err(explained)?;
-        if method.stream {
-            let items = client.stream(&self.method, &self.arguments);
-            return collected(items, &progress).await.map(|json| (json, None)).map_err(explained);
-        }
-        let value: Value = client.call(&self.method, &self.arguments).await.map_err(|error| explained(error.into()))?;
-        Ok((to_json(&value), media(&value)))
-    }
+    let text = String::from_utf8(json).unwrap_or_default();
+    let value: Json = serde_json::from_str(&text).unwrap_or_default();
+    let content = json!([{ "type": "text", "text": text }]);
+    Ok(Ok(json!({ "content": content, "structuredContent": { "result": value }, "isError": false })))
 }
 
-impl Report for Option<Progress> {
-    async fn report(&self, number: usize, item: &Value, json: &[u8]) {
-        let Some(Progress { token, out }) = self else { return };
-        let json = String::from_utf8_lossy(json);
-        let text = if let Value::Text(text) = item { text } else { json.as_ref() };
-        let message: String = text.chars().take(MESSAGE_LETTERS).collect();
-        let report = json!({ "progressToken": token, "progress": number, "message": message });
-        let _ = out.send(notification("progress", report)).await;
-    }
+/// The report of an item of a stream, for a client that follows the call by this token.
+pub(super) fn progress(token: &Json, number: usize, item: &Value, json: &[u8]) -> Json {
+    let json = String::from_utf8_lossy(json);
+    let text = if let Value::Text(text) = item { text } else { json.as_ref() };
+    let message: String = text.chars().take(MESSAGE_LETTERS).collect();
+    notification("progress", json!({ "progressToken": token, "progress": number, "message": message }))
 }
 
 /// A picture or a sound as content of its own.

@@ -75,7 +75,7 @@ async fn called(serving: &Serving, method: &MethodInfo, message: &Message) -> Re
     let any = of_headers(serving.shared.node.client(&serving.info.name), "", method, &headers)?;
     let here = any.clone().instance(&*serving.id);
     if method.stream {
-        return collected(here.stream(&method.name, &arguments), &()).await;
+        return collected(here.stream(&method.name, &arguments), None).await;
     }
     let mut done = here.call::<Value>(&method.name, &arguments).await;
     for _ in 0..OTHERS {
