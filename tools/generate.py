@@ -136,7 +136,7 @@ def rust_errors(rows: list[Row]) -> str:
 
 
 def python_limits(rows: list[Row]) -> str:
-    named = names_in("python/tidewire", "py") | names_in("python/tests", "py")
+    named = names_in("python/tidewire", "py", "_limits") | names_in("python/tests", "py", "_limits")
     consts = "\n".join(python_limit(row) for row in rows if row["name"].upper() in named)
     return template("limits.py").format(origin=ORIGIN.format("limits.toml"), consts=consts.rstrip())
 
@@ -288,11 +288,12 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 # Text
 
 
-def names_in(folders: str, ending: str) -> set[str]:
-    """The constants that code names which is not generated."""
+def names_in(folders: str, ending: str, importing: str = "") -> set[str]:
+    """The constants named by code that imports something and is not generated."""
     files = (file for folder in ROOT.glob(folders) for file in folder.rglob(f"*.{ending}"))
     written = (file for file in files if "generated" not in str(file) and file.name != "_limits.py")
-    return {name for file in written for name in re.findall(r"\b[A-Z][A-Z0-9_]+\b", file.read_text(encoding="utf-8"))}
+    texts = (text for file in written if importing in (text := file.read_text(encoding="utf-8")))
+    return {name for text in texts for name in re.findall(r"\b[A-Z][A-Z0-9_]+\b", text)}
 
 
 def template(name: str) -> str:

@@ -11,6 +11,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.parse
@@ -36,9 +37,15 @@ class Shop(tw.Service, visibility="public"):
         if item == "nothing":
             raise RuntimeError("sold out")
         return item
+def pack(item: str) -> str:
+    return item
 async def main():
-    async with tw.Node(sys.argv[1]) as node:
+    async with tw.Node(sys.argv[1], inspect=True) as node:
         await node.serve(Shop())
+        await node.pool(pack, name="pack", kind="thread").submit("tea")
+        orders = await node.stream("orders", subjects=["orders.>"])
+        await orders.consumer("billing", start="all")
+        await orders.publish("orders.tea", 1)
         print("serves", flush=True)
         await node.run_forever()
 tw.run(main())
@@ -133,8 +140,10 @@ def buy(http: str) -> None:
 def running_hub(tidewire: str) -> Iterator[str]:
     """A hub with a gateway and a worker: the URL of the gateway."""
     python = str(Path(tidewire).with_name("python"))
-    up = [tidewire, "up", "--listen", "tide://127.0.0.1:0", "--http", "127.0.0.1:0", "--json", "--log-level=error"]
     with contextlib.ExitStack() as stack:
+        data = stack.enter_context(tempfile.TemporaryDirectory())
+        up = [tidewire, "up", "--listen", "tide://127.0.0.1:0", "--http", "127.0.0.1:0", "--json", "--log-level=error"]
+        up += ["--data", data]
         urls = json.loads(first_line(stack, up))["urls"]
         tide = next(url for url in urls if url.startswith("tide"))
         assert first_line(stack, [python, "-c", WORKER, tide]) == "serves\n", "monitoring: the worker did not start"

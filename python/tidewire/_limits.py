@@ -21,12 +21,6 @@ class Limit(NamedTuple):
 MAILBOX_CAPACITY: Final = Limit("mailbox_capacity", "messages", 10_000, 1, 1_000_000)
 """Waiting messages of one mailbox, over all lanes."""
 
-THREADS: Final = Limit("threads", "threads", 0, 0, 1024)
-"""Threads of one dispatcher; 0 means one per core."""
-
-SPIN_US: Final = Limit("spin_us", "us", 50, 0, 1000)
-"""How long a thread without work polls before it sleeps."""
-
 SUBSCRIPTION_CAPACITY: Final = Limit("subscription_capacity", "messages", 1000, 1, 1_000_000)
 """Waiting messages of one subscription that is read in a loop."""
 
@@ -249,9 +243,6 @@ each.
 SERVICE_STREAMS: Final = Limit("service_streams", "streams", 10_000, 1, 10_000)
 """Streams that one instance of a service writes at once, to all readers."""
 
-STREAMS: Final = Limit("streams", "streams", 500, 500, 500)
-"""Streams of one data folder."""
-
 CONSUMER_IN_FLIGHT: Final = Limit("consumer_in_flight", "deliveries", 1000, 1, 65_536)
 """Unsettled deliveries of one consumer."""
 
@@ -287,9 +278,6 @@ COMMAND_CONCURRENCY: Final = Limit("command_concurrency", "commands", 1, 1, 1000
 """Concurrent runs of one command at one instance of its service: `concurrency=` of
 `@tw.command`.
 """
-
-BUCKET_BYTES: Final = Limit("bucket_bytes", "bytes", 67_108_864, 1, 1_073_741_824)
-"""Keys and values of one bucket of a data folder, history included; they are held in memory."""
 
 SERVICE_METHODS: Final = Limit("service_methods", "methods", 1000, 1000, 1000)
 """Methods and event handlers of one service."""

@@ -764,17 +764,15 @@ class Run(Generic[_P]):
     @property
     def common(self) -> CommonDraws:
         """Common random numbers: the runs of one replication share them. A replication is one run
-        of each of the ``sets`` parameter sets: run i is in replication ``i // sets``.
-
-        ``Campaign.differences`` compares the sets pair by pair.
+        of each of the ``sets`` parameter sets, which ``Campaign.differences`` compares.
         """
 
     def __class_getitem__(cls, key: Any) -> GenericAlias: ...
 
 @final
 class CommonDraws:
-    """Random numbers of a replication, the same in each of its runs. They depend on the seed of the
-    campaign and the replication alone, and never overlap with those of a run.
+    """Random numbers of a replication, as of ``Run``. They depend on the seed of the campaign and
+    the replication alone, begin anew in each run, and never overlap with those of a run.
     """
 
     @property
@@ -782,16 +780,11 @@ class CommonDraws:
         """Which replication this is, from 0."""
 
     @property
-    def seed(self) -> int:
-        """64 bits for generators of your own."""
-
+    def seed(self) -> int: ...
     @property
-    def random(self) -> Random:
-        """The random numbers of this replication, from their beginning in each run."""
-
+    def random(self) -> Random: ...
     @property
-    def numpy(self) -> NumpyGenerator:
-        """The random numbers of this replication for NumPy, from their beginning in each run."""
+    def numpy(self) -> NumpyGenerator: ...
 
 @final
 class CampaignStore:

@@ -56,7 +56,11 @@ pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead) -> Result<A
         ["docs", "page.css"] => page("text/css; charset=utf-8", STYLE),
         ["metrics"] => {
             Caller::of(shared, &head.headers).await?;
-            of_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", Body::whole(metrics::text(shared)))
+            of_type(
+                StatusCode::OK,
+                "text/plain; version=0.0.4; charset=utf-8",
+                Body::whole(metrics::text(shared).await),
+            )
         }
         _ => {
             let caller = Caller::of(shared, &head.headers).await?;

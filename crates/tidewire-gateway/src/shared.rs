@@ -13,6 +13,7 @@ use crate::connection::Connection;
 use crate::counts::Counting;
 use crate::files::Files;
 use crate::mcp::sessions::Sessions;
+use crate::metrics::LastRead;
 use crate::options::GatewayOptions;
 use crate::repeats::Repeats;
 
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     pub counting: Counting,
     pub sessions: Sessions,
     pub repeats: Arc<Repeats>,
+    pub metrics: LastRead,
     /// True once the gateway stops.
     pub accepting: watch::Sender<bool>,
     pub ending: watch::Sender<bool>,
@@ -51,6 +53,7 @@ impl Shared {
             counting: Counting::default(),
             sessions: Sessions::default(),
             repeats: Arc::default(),
+            metrics: LastRead::default(),
             accepting: watch::Sender::new(false),
             ending: watch::Sender::new(false),
             connections: Mutex::default(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import tomllib
 import urllib.request
@@ -49,8 +50,55 @@ def test_each_key_of_the_configuration_is_a_variable_that_a_node_takes() -> None
         tw.Node(config=tw.Config(environment={"TIDEWIRE_LINKS__LINK_FRAME_BYTE": "1"}))
 
 
-def test_each_series_of_metrics_is_in_the_table() -> None:
-    with tw.Node() as hub, urllib.request.urlopen(hub.listen("http://127.0.0.1:0").url + "/metrics") as response:
-        served = re.findall(r"^# TYPE (\w+) (\w+)$", response.read().decode(), re.MULTILINE)
+class Shop(tw.Service):
+    @tw.method
+    async def buy(self, item: str) -> str:
+        raise ValueError(f"{item} is sold out")
+
+
+def fail(item: str) -> None:
+    raise ValueError(f"{item} is sold out")
+
+
+def pack(item: str) -> str:
+    return item
+
+
+async def test_each_series_of_metrics_is_in_the_table(tmp_path: Path) -> None:
+    async with tw.Node(data=tmp_path, inspect=True, name="front") as hub:
+        url = hub.listen("http://127.0.0.1:0").url + "/metrics"
+        await hub.serve(Shop())
+        with pytest.raises(ValueError, match="sold out"):
+            await hub.client(Shop).buy("nothing")
+        with pytest.raises(ValueError, match="sold out"):
+            await hub.spawn(fail).ask("tea")
+        packing = hub.pool(pack, name="pack", kind="thread", workers=2)
+        assert await asyncio.wrap_future(packing.submit("tea")) == "tea"
+        orders = await hub.stream("orders", subjects=["orders.>"])
+        consumer = await orders.consumer("billing", start="all")
+        for number in range(3):
+            await orders.publish("orders.tea", number)
+        await (await anext(consumer)).ack()
+        await consumer.flush()
+        with await asyncio.to_thread(urllib.request.urlopen, url) as response:
+            text = response.read().decode()
+    served = re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE)
     page = (REFERENCE / "metrics.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^\| `(\w+)` \| (\w+) \|", page, re.MULTILINE)) == sorted(served)
+    of_shop, of_pool, of_billing = (
+        '{node="front",service="shop"}',
+        '{node="front",pool="pack"}',
+        '{stream="orders",consumer="billing"}',
+    )
+    for sample in (
+        f"tidewire_service_calls_total{of_shop} 1",
+        f"tidewire_service_errors_total{of_shop} 1",
+        f"tidewire_pool_tasks_total{of_pool} 1",
+        'tidewire_pool_workers{node="front",pool="pack",state="busy"} 0',
+        'tidewire_stream_stored_total{stream="orders"} 3',
+        f"tidewire_consumer_lag{of_billing} 2",
+        'tidewire_metrics_missing{part="streams"} 0',
+        'tidewire_metrics_missing{part="nodes"} 0',
+        "tidewire_nodes_silent 0",
+    ):
+        assert sample in text.splitlines(), (sample, text)

@@ -17,6 +17,8 @@ pub const OF_SERVICES: &str = "svc.";
 
 /// Prefix of the subjects of agents.
 pub const OF_AGENTS: &str = "agent.";
+/// The service of nodes that allow inspection.
+pub const INSPECTION: &str = "$sys";
 
 /// Longest id of an agent that its subject has in clear text.
 const AGENT_ID_BYTES: usize = 99;

@@ -1,12 +1,55 @@
-//! The metrics of the gateway and its hub, as Prometheus reads them.
+//! The metrics of the gateway, its hub and the nodes of the hub, as Prometheus reads them.
+
+mod nodes;
+mod series;
+mod streams;
 
 use std::fmt::Write as _;
+use std::time::{Duration, Instant};
 
+use tokio::time::timeout;
+
+use self::series::{Samples, Series};
 use crate::counts::CLASSES_MS;
 use crate::shared::Shared;
 
-/// The text of all metrics.
-pub(crate) fn text(shared: &Shared) -> String {
+/// How long a part of the metrics may take. A scrape by Prometheus ends after 10 seconds.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// How long what was read of nodes and streams is given again.
+const FRESH: Duration = Duration::from_secs(1);
+const MISSING: Series =
+    Series("tidewire_metrics_missing", "gauge", "1 if a part of the metrics could not be read in time.", &["part"]);
+
+/// The last metrics of nodes and streams, and when they were read.
+pub(crate) type LastRead = tokio::sync::Mutex<Option<(Instant, String)>>;
+
+/// The text of all metrics. Those of nodes and streams are read at most once a second.
+pub(crate) async fn text(shared: &Shared) -> String {
+    let mut last = shared.metrics.lock().await;
+    if last.as_ref().is_none_or(|(since, _)| since.elapsed() >= FRESH) {
+        *last = Some((Instant::now(), of_nodes(shared).await));
+    }
+    own(shared) + last.as_ref().map_or("", |(_, text)| text)
+}
+
+/// The metrics of the streams and the nodes of the hub.
+async fn of_nodes(shared: &Shared) -> String {
+    let (mut out, mut missing) = (String::new(), Samples::default());
+    let (mut streams, mut nodes) = (Samples::default(), Samples::default());
+    let (of_streams, of_nodes) = tokio::join!(
+        timeout(TIMEOUT, streams::add(shared, &mut streams)),
+        timeout(2 * TIMEOUT, nodes::add(shared, &mut nodes)),
+    );
+    for (part, samples, read) in [("streams", streams, of_streams), ("nodes", nodes, of_nodes)] {
+        missing.add(MISSING, &[part], f64::from(u8::from(!matches!(read, Ok(Ok(()))))));
+        samples.write(&mut out);
+    }
+    missing.write(&mut out);
+    out
+}
+
+/// The metrics of the gateway and its hub.
+fn own(shared: &Shared) -> String {
     let (mut out, counting) = (String::with_capacity(4_096), &shared.counting);
     let (http, hub) = (counting.counts(), shared.hub.counts());
     for (name, kind, help, value) in [
