@@ -189,21 +189,6 @@ def test_a_message_goes_from_pub_to_sub_and_a_request_is_answered(hub: tuple[tw.
         assert reader.wait(30) == 0
 
 
-def test_up_says_where_it_listens_and_ends_on_sigterm() -> None:
-    with subprocess.Popen(
-        [*TIDEWIRE, "up", "--listen", "tide://127.0.0.1:0", "--name", "main"], stdout=subprocess.PIPE, text=True
-    ) as hub:
-        assert hub.stdout is not None
-        line = hub.stdout.readline()
-        assert line.startswith("hub main listens at tide://127.0.0.1:")
-        url = line.split()[-1]
-        assert "nobody serves anything" in run(url, "services").stdout
-        hub.send_signal(signal.SIGTERM)
-        rest = hub.stdout.read()
-        assert hub.wait(30) == 0
-        assert rest.startswith("hub main has stopped: 0 accepted")
-
-
 def test_a_command_waits_for_a_hub_that_is_not_up_yet(tmp_path: Path, started: Programs) -> None:
     path = tmp_path / "hub.sock"
     with socket.socket(socket.AF_UNIX) as closed:
@@ -221,7 +206,8 @@ def test_a_command_waits_for_a_hub_that_is_not_up_yet(tmp_path: Path, started: P
 def test_up_logs_joins_refusals_and_ends(started: Programs) -> None:
     secret = "a long secret"
     hub = started.run("-m", "tidewire", "up", "--listen", "tide://127.0.0.1:0", "--name", "main", "--token", secret)
-    url = hub.line().split()[-1]
+    *words, url = hub.line().split()
+    assert " ".join(words) == "hub main listens at"
     with pytest.raises(tw.Unauthorized):
         tw.Node(url, name="thief", token="a wrong secret").start()
     with tw.Node(url, name="shop", token=secret):
@@ -229,6 +215,9 @@ def test_up_logs_joins_refusals_and_ends(started: Programs) -> None:
     wanted = (("INFO", f"main: is a hub, and listens at {url}"), ("WARNING", "main: ", "token"))
     for words in (*wanted, ("INFO", 'main: node "shop" has joined'), ("INFO", 'main: node "shop" has left')):
         assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]", hub.expect_log(*words))
+    hub.signal(signal.SIGTERM)
+    assert hub.line().startswith("hub main has stopped: 0 accepted = ")
+    assert hub.ended() == 0
 
 
 def test_up_names_what_is_wrong_with_its_options(hub: tuple[tw.Node, str]) -> None:

@@ -5,9 +5,11 @@ NATS.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
+import itertools
+import queue
 import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -18,6 +20,8 @@ from typing import Any
 import pytest
 import tidewire as tw
 from home_support import PATIENCE, every_home, nodes, story
+from link_processes import Program, Programs
+from link_stories import joined
 
 
 @dataclass
@@ -340,48 +344,89 @@ async def test_errors_of_a_handler_declaration_are_named(tmp_path: Path) -> None
 
 
 WORKER = """
-import asyncio, sys
+import sys
 import tidewire as tw
 
 class Billing(tw.Service):
-    @tw.on("orders.*", durable="billing", start="all", ack_wait=1.0, backoff=(0.0,))
+    @tw.on("orders.*", durable="billing", start="all", ack_wait=2.0, backoff=(0.0,))
     async def on_order(self, number: int) -> None:
         print(number, flush=True)
-        if number % 10 == int(sys.argv[2]):
-            await asyncio.Event().wait()
+
+    @tw.method(idempotent=True)
+    async def double(self, number: int) -> int:
+        return 2 * number
 
 async def main():
     async with tw.Node(sys.argv[1]) as node:
         await node.serve(Billing())
+        print("serves", flush=True)
         await node.run_forever()
+    print("ended", flush=True)
 
-asyncio.run(main())
+tw.run(main())
 """
 
 
 @pytest.mark.promise("P17.47", "P17.51")
-@pytest.mark.parametrize("kind", ["hub", "nats"])
-async def test_events_of_a_worker_that_is_killed_are_handled_by_others(kind: str, tmp_path: Path) -> None:
-    def worker(url: str, hangs_at: int) -> Any:
-        return subprocess.Popen([sys.executable, "-c", WORKER, url, str(hangs_at)], stdout=subprocess.PIPE, text=True)
+async def test_restarts_of_a_hub_and_its_workers_under_load_lose_nothing(tmp_path: Path, started: Programs) -> None:
+    handled, serving, progressed, acked = queue.Queue[str](), queue.Queue[str](), asyncio.Event(), 0
 
-    async with nodes(kind, tmp_path, 1) as (node,):
+    def hear(worker: Program) -> None:
+        with contextlib.suppress(AssertionError):  # it was killed
+            while (line := worker.line()) != "ended":
+                (serving if line == "serves" else handled).put(line)
+
+    async def serve() -> Program:
+        worker = started.run("-c", WORKER, url)
+        threading.Thread(target=hear, args=(worker,), daemon=True).start()
+        await asyncio.to_thread(serving.get, timeout=PATIENCE)
+        return worker
+
+    async def insist(make: Callable[[], Awaitable[Any]]) -> Any:
+        while True:
+            try:
+                return await make()
+            except tw.TidewireError as error:
+                assert error.retryable, error
+                await joined(node)
+
+    async def load() -> None:
+        nonlocal acked
+        for number in itertools.count():
+            # An event that was stored before its ack was lost is not stored again.
+            await insist(functools.partial(orders.publish, "orders.made", number, id=str(number)))
+            assert await insist(functools.partial(node.client("billing").double, number)) == 2 * number
+            acked += 1
+            progressed.set()
+
+    async def more() -> None:
+        for _ in range(50):
+            progressed.clear()
+            await asyncio.wait(
+                [loading, ended := asyncio.ensure_future(progressed.wait())], return_when="FIRST_COMPLETED"
+            )
+            assert ended.done(), await loading
+
+    hub, url = started.hub("tide://127.0.0.1:0", "--data", str(tmp_path))
+    async with tw.Node(url) as node:
         orders = await node.stream("orders", subjects=["orders.>"])
-        doomed = worker(node.url, 7)
-        await asyncio.gather(*(orders.publish("orders.created", number) for number in range(20)))
-        seen: list[str] = []
-        while not seen or seen[-1] != "7\n":
-            seen.append(await asyncio.to_thread(doomed.stdout.readline))
-        doomed.send_signal(signal.SIGKILL)
-        doomed.wait()
-        other = worker(node.url, -1)
-        missing = {f"{number}\n" for number in range(20)} - set(seen[:-1])
+        workers = [await serve(), await serve()]
+        loading = asyncio.ensure_future(load())
+        for restarted in (workers[0], hub, workers[1], "killed"):
+            await more()
+            program = workers[2] if isinstance(restarted, str) else restarted
+            program.signal(signal.SIGKILL if restarted == "killed" else signal.SIGTERM)
+            assert await asyncio.to_thread(program.ended) == (-signal.SIGKILL if restarted == "killed" else 0)
+            if program is hub:
+                hub, _ = await asyncio.to_thread(started.hub, url, "--data", str(tmp_path))
+            else:
+                workers.append(await serve())
+        await more()
+        loading.cancel()
+        missing = {str(number) for number in range(acked)}
         while missing:
-            missing.discard(await asyncio.to_thread(other.stdout.readline))
-        other.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(other.wait, PATIENCE) == 0
-        info = await (await orders.consumer("billing", filter="orders.*", ack_wait=1.0, backoff=(0.0,))).info()
-        assert (info.in_flight, info.lag) == (0, 0)
+            missing.discard(await asyncio.to_thread(handled.get, timeout=PATIENCE))
+        assert [event.value async for event in orders.read()][:acked] == list(range(acked))
 
 
 class Cable:
