@@ -260,6 +260,12 @@ class RunningCall implements Callee, HandledCall {
 		}
 		this.isUnread = true;
 		this.stop(new CallCancelled("the caller reads no more"));
+		if (this.context === undefined) {
+			// It waits for its turn, and never begins.
+			this.work.session.theirs.over(this.work.call.id);
+			this.runtime.plan();
+			this.over("cancelled");
+		}
 	}
 
 	/** There is no room for it. */
