@@ -7,7 +7,7 @@ use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HeaderMap, WWW_AUTHENTICATE};
 use tidewire_link::Access;
 use tidewire_proto::generated::errors::ErrorCode;
-use tidewire_proto::subject::grammar::{Target, instance_subject, service_subject, target};
+use tidewire_proto::subject::grammar::{STREAMS, Target, instance_subject, service_subject, target};
 
 use crate::catalog::Service;
 use crate::problem::Problem;
@@ -72,10 +72,10 @@ impl Caller {
         self.instance(access, service, method).is_ok()
     }
 
-    /// True if it may read streams and buckets over a link: one method takes all calls of a storage
-    /// backend.
+    /// True if its token may read streams and buckets over a link: one method takes all calls of a
+    /// storage backend. Without tokens nobody may, as HTTP clients reach what is public alone.
     pub fn may_read_storage(&self, access: &Access) -> bool {
-        access.may_call(self.grant, &service_subject("tidewire-streams", "call"))
+        !access.is_open() && access.may_call(self.grant, &service_subject(STREAMS, "call"))
     }
 
     /// Fails if the token does not allow to publish on the subject.

@@ -64,7 +64,7 @@ pub(super) fn templates() -> Json {
 pub(super) async fn read(request: &Request, params: &Json) -> Result<Result<Json, Fault>, Problem> {
     let wrong = |text: String| Ok(Err(Fault(WRONG_PARAMETERS, format!("uri: {text}"))));
     if !request.may_read_storage() {
-        return wrong("this token may not call tidewire-streams, which reads streams and buckets".to_owned());
+        return wrong("only a token that may call tidewire-streams reads streams and buckets".to_owned());
     }
     let uri = params["uri"].as_str().unwrap_or_default();
     match found(request, uri).await {

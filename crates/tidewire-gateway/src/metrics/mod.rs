@@ -7,6 +7,8 @@ mod streams;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use tidewire_node::ServiceInfo;
+use tidewire_proto::subject::grammar::{INSPECTION, STREAMS};
 use tokio::time::timeout;
 
 use self::series::{Samples, Series};
@@ -20,6 +22,8 @@ const FRESH: Duration = Duration::from_secs(1);
 const MISSING: Series =
     Series("tidewire_metrics_missing", "gauge", "1 if a part of the metrics could not be read in time.", &["part"]);
 
+/// The service that a part is read from: none if it could not be looked for, or is not there.
+type Served<'a> = Option<Option<&'a ServiceInfo>>;
 /// The last metrics of nodes and streams, and when they were read.
 pub(crate) type LastRead = tokio::sync::Mutex<Option<(Instant, String)>>;
 
@@ -36,12 +40,14 @@ pub(crate) async fn text(shared: &Shared) -> String {
 async fn of_nodes(shared: &Shared) -> String {
     let (mut out, mut missing) = (String::new(), Samples::default());
     let (mut streams, mut nodes) = (Samples::default(), Samples::default());
+    let services = timeout(TIMEOUT, shared.node.services()).await.ok().and_then(Result::ok);
+    let named = |name| services.as_ref().map(|all| all.iter().find(|one| one.name == name));
     let (of_streams, of_nodes) = tokio::join!(
-        timeout(TIMEOUT, streams::add(shared, &mut streams)),
-        timeout(2 * TIMEOUT, nodes::add(shared, &mut nodes)),
+        timeout(TIMEOUT, streams::add(shared, named(STREAMS), &mut streams)),
+        timeout(2 * TIMEOUT, nodes::add(shared, named(INSPECTION), &mut nodes)),
     );
     for (part, samples, read) in [("streams", streams, of_streams), ("nodes", nodes, of_nodes)] {
-        missing.add(MISSING, &[part], f64::from(u8::from(!matches!(read, Ok(Ok(()))))));
+        missing.add(MISSING, &[part], f64::from(u8::from(!matches!(read, Ok(Some(()))))));
         samples.write(&mut out);
     }
     missing.write(&mut out);

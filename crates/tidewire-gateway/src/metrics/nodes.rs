@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use serde::Deserialize;
-use tidewire_node::Error;
 use tidewire_proto::subject::grammar::INSPECTION;
 
-use super::TIMEOUT;
 use super::series::{Samples, Series};
+use super::{Served, TIMEOUT};
 use crate::shared::Shared;
 
 /// Most nodes that are asked, and how many at once.
@@ -76,10 +75,9 @@ struct DispatcherRow {
 }
 
 /// Adds the series of all nodes that allow inspection.
-pub(crate) async fn add(shared: &Shared, samples: &mut Samples) -> Result<(), Error> {
-    let services = shared.node.services().await?;
-    let Some(inspection) = services.into_iter().find(|service| service.name == INSPECTION) else { return Ok(()) };
-    let asked = inspection.details.into_iter().take(NODES_MAX).map(|instance| async move {
+pub(super) async fn add(shared: &Shared, served: Served<'_>, samples: &mut Samples) -> Option<()> {
+    let Some(inspection) = served? else { return Some(()) };
+    let asked = inspection.details.clone().into_iter().take(NODES_MAX).map(|instance| async move {
         let client = shared.node.client(INSPECTION).instance(&instance.id).timeout(TIMEOUT);
         (instance.node, client.call::<Statistics>("statistics", &()).await)
     });
@@ -91,7 +89,7 @@ pub(crate) async fn add(shared: &Shared, samples: &mut Samples) -> Result<(), Er
             Err(_) => samples.add(SILENT, &[], 1.0),
         }
     }
-    Ok(())
+    Some(())
 }
 
 fn add_node(samples: &mut Samples, node: &str, statistics: &Statistics) {

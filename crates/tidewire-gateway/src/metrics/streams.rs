@@ -2,9 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tidewire_node::Error;
-use tidewire_proto::generated::errors::ErrorCode;
-
+use super::Served;
 use super::series::{Samples, Series};
 use crate::shared::Shared;
 
@@ -24,12 +22,12 @@ const DEAD: Series = Series("tidewire_consumer_dead_letters", "gauge", "Dead let
 const OLDEST: Series =
     Series("tidewire_consumer_oldest_seconds", "gauge", "Age of the oldest event that is not acked.", CONSUMER);
 
-/// Adds the series of all streams; none at a hub without a data folder.
-pub(crate) async fn add(shared: &Shared, samples: &mut Samples) -> Result<(), Error> {
-    let streams = match shared.node.streams().await {
-        Err(error) if error.code() == ErrorCode::NoResponders => return Ok(()),
-        streams => streams?,
-    };
+/// Adds the series of all streams; none at a hub without a storage backend.
+pub(super) async fn add(shared: &Shared, served: Served<'_>, samples: &mut Samples) -> Option<()> {
+    if served?.is_none() {
+        return Some(());
+    }
+    let streams = shared.node.streams().await.ok()?;
     let now_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64);
     for info in &streams {
         let labels = [info.settings.name.as_str()];
@@ -38,8 +36,8 @@ pub(crate) async fn add(shared: &Shared, samples: &mut Samples) -> Result<(), Er
         samples.add(STORED, &labels, info.last as f64);
     }
     for info in streams.iter().filter(|info| info.consumers > 0).take(STREAMS_MAX) {
-        let stream = shared.node.stream(&info.settings.name).await?;
-        for consumer in stream.consumers().await? {
+        let stream = shared.node.stream(&info.settings.name).await.ok()?;
+        for consumer in stream.consumers().await.ok()? {
             let labels = [info.settings.name.as_str(), consumer.settings.name.as_str()];
             let age = consumer.oldest_time_us.map_or(0, |time_us| now_us.saturating_sub(time_us));
             for (series, value) in [
@@ -53,5 +51,5 @@ pub(crate) async fn add(shared: &Shared, samples: &mut Samples) -> Result<(), Er
             samples.add(OLDEST, &labels, age as f64 / 1e6);
         }
     }
-    Ok(())
+    Some(())
 }

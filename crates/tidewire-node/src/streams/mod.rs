@@ -108,7 +108,7 @@ use remote_home::HubHome;
 
 /// The name under which a hub offers its storage backend to its nodes, and the method that takes
 /// all calls.
-const SERVICE: &str = "tidewire-streams";
+const SERVICE: &str = tidewire_proto::subject::grammar::STREAMS;
 const CALL: &str = "call";
 /// The method whose stream holds a lease for as long as it is read.
 const HOLD: &str = "hold";

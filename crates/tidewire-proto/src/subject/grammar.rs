@@ -19,6 +19,8 @@ pub const OF_SERVICES: &str = "svc.";
 pub const OF_AGENTS: &str = "agent.";
 /// The service of nodes that allow inspection.
 pub const INSPECTION: &str = "$sys";
+/// The service of a storage backend.
+pub const STREAMS: &str = "tidewire-streams";
 
 /// Longest id of an agent that its subject has in clear text.
 const AGENT_ID_BYTES: usize = 99;
