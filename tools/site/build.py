@@ -71,7 +71,7 @@ def lay_out() -> None:
 
 
 def api_pages() -> None:
-    """Write one page for each section, with each name of ``tidewire.__all__``."""
+    """Write one page for each section, with each public name of ``tidewire``."""
     folder = PAGES / "docs/reference/api"
     folder.mkdir()
     sections = sections_of(ROOT / "python/tidewire/__init__.py")
@@ -102,22 +102,16 @@ def file_of(title: str) -> str:
 
 
 def sections_of(package: Path) -> dict[str, list[str]]:
-    tree = ast.parse(package.read_text(encoding="utf-8"))
-    [public] = [
+    [listed] = [
         ast.literal_eval(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__"
+        for node in ast.parse(package.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "_NAMES"
     ]
-    modules = {
-        alias.asname or alias.name: node.module.removeprefix("tidewire.").split(".")[0]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module
-        for alias in node.names
-    }
+    modules = {name: module.split(".")[1] for module, names in listed.items() for name in names.split()}
     titles = {module: title for title, listed in SECTIONS.items() for module in listed}
     sections: dict[str, list[str]] = {title: [] for title in SECTIONS}
     lost = defaultdict(list)
-    for name in sorted(set(public) - {"__version__"}, key=str.lower):
+    for name in sorted(set(modules) - {"__version__"}, key=str.lower):
         title = RUNS.get(name) or titles.get(modules[name])
         (sections[title] if title else lost[modules[name]]).append(name)
     if lost:

@@ -1,10 +1,15 @@
-"""Errors that a table of spec/ makes. ``make lint`` compares the file with the table."""
+"""Errors that a table of spec/ makes, and public names. ``make lint`` compares the errors with the
+table.
+"""
 
 from __future__ import annotations
 
 import pickle
+import re
+from pathlib import Path
 
 import pytest
+import tidewire as tw
 from tidewire import errors
 
 CLASSES = [getattr(errors, name) for name in errors.__all__]
@@ -55,3 +60,9 @@ def test_only_passing_troubles_are_retryable() -> None:
     of_nodes = {"MailboxFull", "AskTimeout", "LimitExceeded", "LinkLost", "NoResponders", "WorkerLost"}
     of_stores = {"StoreUnavailable", "HomeBusy", "HomeUnavailable", "LeaseHeld"}
     assert retryable == of_nodes | of_stores
+
+
+def test_public_names_are_those_of_the_stub() -> None:
+    stub = Path(tw.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    named = re.findall(r"^from [\w.]+ import (\w+) as \1$", stub, re.MULTILINE)
+    assert sorted([*named, *errors.__all__]) == tw.__all__
