@@ -91,7 +91,7 @@ def check_units(folder: Path) -> None:
 def check_image() -> None:
     text = (DEPLOY / "Containerfile").read_text()
     stage = text.split("\nFROM ")[-1]
-    for line in (r"^USER \d{4,}", r"^STOPSIGNAL SIGTERM", r"^HEALTHCHECK .*doctor", r'^CMD \["tidewire"'):
+    for line in (r"^USER \d{4,}", r"^STOPSIGNAL SIGTERM", r"^HEALTHCHECK .*health", r'^CMD \["tidewire"'):
         assert re.search(line, stage, re.MULTILINE), f"Containerfile: no line {line} in the last stage"
     assert "USER" in stage and not re.search(r"^(?:CMD|ENTRYPOINT) [^\[]", text, re.MULTILINE), (
         "write commands as lists"
@@ -164,7 +164,7 @@ def check_programs(tidewire: str | None, folder: Path) -> None:
         with started([python, str(DEPLOY / "worker.py")], environment):
             answer = run(tidewire, "call", "--wait", "20", "pricing.quote", "AB", env=environment)
             assert answer.strip() == "5.0", answer
-        run(tidewire, "doctor", environment["TIDEWIRE_URL"], env=environment)
+        run(tidewire, "health", environment["TIDEWIRE_URL"], env=environment)
         run(python, "-c", MAKE_BUCKET, env=environment)
     print("programs: the hub is healthy, and the worker answers")
     shutil.copytree(data, copy)

@@ -20,6 +20,7 @@ _NAMES = {
     "tidewire._campaigns.parameters": "grid",
     "tidewire._campaigns.precision": "Precision",
     "tidewire._campaigns.report": "Report",
+    "tidewire._node.health": "Health",
     "tidewire._node.ledger": "Ledger Stuck Terminated",
     "tidewire._runtime.signals": "run",
     "tidewire.agents.agent": "Agent",

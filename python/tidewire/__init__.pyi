@@ -1,3 +1,5 @@
+"""Types of the public names of ``tidewire``, which are loaded when they are first used."""
+
 from tidewire._binding import ActorRef as ActorRef
 from tidewire._binding import Context as Context
 from tidewire._binding import Pending as Pending
@@ -13,6 +15,7 @@ from tidewire._campaigns.latin_hypercube import latin_hypercube as latin_hypercu
 from tidewire._campaigns.parameters import grid as grid
 from tidewire._campaigns.precision import Precision as Precision
 from tidewire._campaigns.report import Report as Report
+from tidewire._node.health import Health as Health
 from tidewire._node.ledger import Ledger as Ledger
 from tidewire._node.ledger import Stuck as Stuck
 from tidewire._node.ledger import Terminated as Terminated

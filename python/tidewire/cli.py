@@ -118,6 +118,25 @@ def doctor(
     raise typer.Exit(1 if report["problems"] else 0)
 
 
+@app.command(epilog="Example: tidewire health http://127.0.0.1:8080 --timeout 2")
+def health(
+    url: Annotated[str, typer.Argument(help="The URL of a hub, of NATS, or of the HTTP gateway of a hub.")],
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds until it counts as not reachable.")] = 2.0,
+    token: TokenText = None,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
+    json: Annotated[bool, typer.Option("--json", help="Print data instead of text.")] = False,
+) -> None:
+    """Ask a hub whether it is ready, as a probe of a container does. Exit code 0 if it is, 1 if
+    not, 3 if it can't be reached in time.
+    """
+    from tidewire.commands.health import health
+    from tidewire.commands.talk import Hub
+
+    raise typer.Exit(health(Hub(url, token, json, files=(ca, cert, key)), timeout))
+
+
 @app.command(
     epilog="Example: tidewire up --listen tide://127.0.0.1:7420 --listen tide+unix:///run/user/1000/tidewire.sock"
 )
@@ -506,7 +525,7 @@ def _show(report: dict[str, Any]) -> None:
 
 
 _PANELS = {
-    "Hubs and their state": ("up", "doctor", "nodes", "services", "agents", "top", "console"),
+    "Hubs and their state": ("up", "doctor", "health", "nodes", "services", "agents", "top", "console"),
     "Messages and calls": ("call", "req", "pub", "sub", "mcp", "generate"),
     "Stored data": ("stream", "kv", "command", "agent", "log", "crashtest"),
     "Campaigns and measurements": ("campaign", "worker", "bench"),

@@ -15,7 +15,7 @@ from tidewire import _log
 from tidewire._binding import Engine, check_address
 from tidewire._limits import NAME_BYTES
 from tidewire._log import log
-from tidewire._node import idle, statistics_service, statistics_wait
+from tidewire._node import health, idle, statistics_service, statistics_wait
 from tidewire._node.agents import Agents
 from tidewire._node.ledger import Ledger
 from tidewire._node.streams import Streams
@@ -34,6 +34,7 @@ from tidewire.sync import Sync
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
+    from tidewire._node.health import Health
     from tidewire._runtime.steps import Steps
     from tidewire.links.tls import Tls
     from tidewire.top.service import StatisticsService
@@ -340,6 +341,13 @@ class Node(Subjects, Streams, Agents):
     def dead_letters(self) -> DeadLetters:
         """Messages that were given up."""
         return DeadLetters(self._engine)
+
+    def health(self) -> Health:
+        """Return whether the node can work now, ``is_ready``, and the ``reasons`` if not: it is not
+        started or has stopped, its link to the hub or to NATS is lost, or handlers hold all threads
+        of a dispatcher. The cost grows with the number of actors.
+        """
+        return health.health(self)
 
     def statistics(self) -> dict[str, Any]:
         """Return counters and times of all actors, agents, dispatchers, services and the pools of

@@ -109,12 +109,18 @@ fn console_link(shared: &Arc<Shared>, head: &RequestHead) -> Result<Answer, Prob
     Ok(answer)
 }
 
-/// Readiness probe: 200 if calls can be made now, else 503.
+/// Readiness probe: 200 if calls can be made now, else 503 with the reasons.
 fn ready(shared: &Shared) -> Answer {
-    match shared.node.is_joined() && !*shared.ending.borrow() {
-        true => text(StatusCode::OK, "ready\n"),
-        false => text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+    let reasons = [
+        (!shared.node.is_joined(), "the gateway has no link to its hub"),
+        (*shared.ending.borrow(), "the gateway is stopping"),
+    ];
+    let reasons: Vec<_> = reasons.iter().filter(|(is_so, _)| *is_so).map(|(_, reason)| reason).collect();
+    let mut answer = json(object!({ "ready": reasons.is_empty(), "reasons": reasons }).to_string());
+    if !reasons.is_empty() {
+        *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     }
+    answer
 }
 
 fn text(status: StatusCode, text: &'static str) -> Answer {

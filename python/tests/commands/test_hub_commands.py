@@ -342,3 +342,35 @@ def test_services_of_tidewire_itself_are_listed_on_request(tmp_path: Path) -> No
         assert "books" in less.stdout and "books" in more.stdout
         assert not [name for name in internals if name in less.stdout], less.stdout
         assert not [name for name in internals if name not in more.stdout], more.stdout
+
+
+def test_health_has_an_exit_code_for_each_state(hub: tuple[tw.Node, str]) -> None:
+    node, url = hub
+    gateway = node.listen("http://127.0.0.1:0").url
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        over_link, over_http, late, wrong, bad = run_all(
+            url,
+            ["health", url, "--json"],
+            ["health", gateway],
+            ["health", f"http://127.0.0.1:{port}", "--timeout", "0.5"],
+            ["health", f"{gateway}/services"],
+            ["health", url, "--timeout", "-1"],
+        )
+    assert (over_link.returncode, json.loads(over_link.stdout)["ready"]) == (0, True)
+    assert over_http.returncode == 0 and over_http.stdout.startswith("ready, in ")
+    assert late.returncode == 3 and late.stderr.startswith("link_lost: url: ")
+    assert wrong.returncode == 1 and "no HTTP gateway" in wrong.stderr
+    assert bad.returncode == 2 and "timeout: " in bad.stderr
+
+
+async def test_a_node_knows_its_health(started: Programs) -> None:
+    process, url = started.hub("tide://127.0.0.1:0")
+    node = tw.Node(url)
+    assert node.health() == (False, ("the node has not started",))
+    async with node:
+        assert node.health() == (True, ())
+        process.kill()
+        await node.until(lambda now: now["links"]["hub"] is None, 30.0)
+        assert node.health() == (False, (f"the link to {url} is lost",))
+    assert node.health() == (False, ("the node has stopped",))

@@ -135,7 +135,7 @@ def test_metrics_count_what_happens(place: Site) -> None:
     count = 'tidewire_http_request_seconds_count{route="services"}'
     assert after[count] == after['tidewire_http_request_seconds_bucket{route="services",le="+Inf"}']
     assert after["tidewire_hub_calls_total"] > 0
-    assert place.ask("GET", "/readyz").body == b"ready\n"
+    assert place.ask("GET", "/readyz").value == {"ready": True, "reasons": []}
     assert place.ask("HEAD", "/healthz").body == b""
 
 

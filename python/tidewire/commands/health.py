@@ -1,0 +1,55 @@
+"""``tidewire health URL``: asks a hub or its HTTP gateway whether it is ready, for probes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from time import perf_counter
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import tidewire as tw
+from tidewire._numbers import check_seconds
+from tidewire._urls import without_secrets
+from tidewire.commands.talk import Hub
+
+
+def health(hub: Hub, timeout: float) -> int:
+    """Print whether it is ready; return 0 if it is, 1 if not, and 3 if it does not answer."""
+
+    async def ask() -> int:
+        check_seconds("timeout", timeout)
+        began = perf_counter()
+        is_http = hub.url.startswith(("http://", "https://"))
+        try:
+            async with asyncio.timeout(timeout):
+                found = await (asyncio.to_thread(_gateway, hub.url, timeout) if is_http else _services(hub))
+        except TimeoutError:
+            fix = "look whether it runs, or give it more time with --timeout"
+            raise tw.LinkLost(f"url: {without_secrets(hub.url)} did not answer in {timeout:g} s: {fix}") from None
+        took_ms = round((perf_counter() - began) * 1_000, 1)
+        text = f"ready, in {took_ms:g} ms" if found["ready"] else f"not ready: {'; '.join(found['reasons'])}"
+        hub.say({**found, "answer_ms": took_ms}, text)
+        return 0 if found["ready"] else 1
+
+    return hub.finish(ask)
+
+
+async def _services(hub: Hub) -> dict[str, Any]:
+    async with hub.joined() as node:
+        await node.services()
+    return {"ready": True, "reasons": []}
+
+
+def _gateway(url: str, timeout: float) -> dict[str, Any]:
+    try:
+        with urlopen(f"{url.rstrip('/')}/readyz", timeout=timeout) as answer:
+            found: dict[str, Any] = json.load(answer)
+    except HTTPError as error:
+        if error.code != 503:
+            raise tw.NotFound(f"url: {url} is no HTTP gateway of a hub: /readyz has HTTP {error.code}") from None
+        found = json.load(error)
+    except OSError as error:
+        raise tw.LinkLost(f"url: {url} does not answer ({error}): look whether it runs") from None
+    return found
