@@ -349,18 +349,20 @@ def test_health_has_an_exit_code_for_each_state(hub: tuple[tw.Node, str]) -> Non
     gateway = node.listen("http://127.0.0.1:0").url
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        over_link, over_http, late, wrong, bad = run_all(
+        over_link, over_http, late, wrong, tide, bad = run_all(
             url,
             ["health", url, "--json"],
             ["health", gateway],
             ["health", f"http://127.0.0.1:{port}", "--timeout", "0.5"],
             ["health", f"{gateway}/services"],
+            ["health", url.replace("tide://", "http://")],
             ["health", url, "--timeout", "-1"],
         )
     assert (over_link.returncode, json.loads(over_link.stdout)["ready"]) == (0, True)
     assert over_http.returncode == 0 and over_http.stdout.startswith("ready, in ")
     assert late.returncode == 3 and late.stderr.startswith("link_lost: url: ")
-    assert wrong.returncode == 1 and "no HTTP gateway" in wrong.stderr
+    for one in (wrong, tide):
+        assert one.returncode == 1 and one.stderr.startswith("not_found: url: "), one.stderr
     assert bad.returncode == 2 and "timeout: " in bad.stderr
 
 

@@ -53,7 +53,9 @@ def test_each_key_of_the_configuration_is_a_variable_that_a_node_takes() -> None
 class Shop(tw.Service):
     @tw.method
     async def buy(self, item: str) -> str:
-        raise ValueError(f"{item} is sold out")
+        if item == "nothing":
+            fail(item)
+        return item
 
 
 def fail(item: str) -> None:
@@ -70,6 +72,7 @@ async def test_each_series_of_metrics_is_in_the_table(tmp_path: Path) -> None:
         await hub.serve(Shop())
         with pytest.raises(ValueError, match="sold out"):
             await hub.client(Shop).buy("nothing")
+        assert await hub.client(Shop).buy("tea") == "tea"
         with pytest.raises(ValueError, match="sold out"):
             await hub.spawn(fail).ask("tea")
         packing = hub.pool(pack, name="pack", kind="thread", workers=2)
@@ -91,7 +94,7 @@ async def test_each_series_of_metrics_is_in_the_table(tmp_path: Path) -> None:
         '{stream="orders",consumer="billing"}',
     )
     for sample in (
-        f"tidewire_service_calls_total{of_shop} 1",
+        f"tidewire_service_calls_total{of_shop} 2",
         f"tidewire_service_errors_total{of_shop} 1",
         f"tidewire_pool_tasks_total{of_pool} 1",
         'tidewire_pool_workers{node="front",pool="pack",state="busy"} 0',

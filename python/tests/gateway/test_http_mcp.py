@@ -103,7 +103,7 @@ async def try_tools(client: Any, place: Site) -> None:
 @pytest.mark.parametrize("way", ["http", "stdio"])
 def test_tools_for_the_official_client(place: Site, way: str, mode: str, version: str) -> None:
     async def main() -> None:
-        notes: asyncio.Queue[Any] = asyncio.Queue()
+        notes: asyncio.Queue[Any] = asyncio.Queue(100)
 
         async def note(message: Any) -> None:
             if isinstance(message, ToolListChangedNotification):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from http.client import HTTPException
 from time import perf_counter
 from typing import Any
 from urllib.error import HTTPError
@@ -13,6 +14,8 @@ import tidewire as tw
 from tidewire._numbers import check_seconds
 from tidewire._urls import without_secrets
 from tidewire.commands.talk import Hub
+
+_ANSWER_BYTES_MAX = 65_536
 
 
 def health(hub: Hub, timeout: float) -> int:
@@ -44,12 +47,16 @@ async def _services(hub: Hub) -> dict[str, Any]:
 
 def _gateway(url: str, timeout: float) -> dict[str, Any]:
     try:
-        with urlopen(f"{url.rstrip('/')}/readyz", timeout=timeout) as answer:
-            found: dict[str, Any] = json.load(answer)
-    except HTTPError as error:
-        if error.code != 503:
-            raise tw.NotFound(f"url: {url} is no HTTP gateway of a hub: /readyz has HTTP {error.code}") from None
-        found = json.load(error)
+        try:
+            answer = urlopen(f"{url.rstrip('/')}/readyz", timeout=timeout)
+        except HTTPError as error:
+            # 503 has the reasons.
+            answer = error
+        with answer:
+            found = json.loads(answer.read(_ANSWER_BYTES_MAX))
+        return {"ready": bool(found["ready"]), "reasons": [str(reason) for reason in found["reasons"]]}
+    except (ValueError, KeyError, TypeError, HTTPException):
+        fix = "give that of `tidewire up --http`, or the URL of the hub itself"
+        raise tw.NotFound(f"url: {without_secrets(url)} is no HTTP gateway of a hub: {fix}") from None
     except OSError as error:
-        raise tw.LinkLost(f"url: {url} does not answer ({error}): look whether it runs") from None
-    return found
+        raise tw.LinkLost(f"url: {without_secrets(url)} does not answer ({error}): look whether it runs") from None

@@ -25,7 +25,7 @@ _CHANGED = '{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}'
 # Requests under way at once; the next one waits.
 _REQUESTS_MAX = 64
 _LAST_S = 1.0  # For what is under way when stdin ends.
-_AGAIN_S = 1.0  # Before the next stream, when one was lost.
+_AGAIN_S, _AGAIN_MAX_S = 1.0, 30.0  # Before the next stream, when one was lost; doubled each time.
 
 
 def mcp(url: str, token: str | None) -> int:
@@ -147,18 +147,20 @@ class Relay:
 
     def _listen(self) -> None:
         """Write the notifications of the session until the process ends."""
-        was_lost = False
+        was_lost, pause_s = False, _AGAIN_S
         while True:
             with suppress(OSError, http.client.HTTPException), closing(self._connection()) as connection:
                 connection.request("GET", "/mcp", headers=self._headers)
                 answer = connection.getresponse()
                 if not _is_stream(answer):
                     return
+                pause_s = _AGAIN_S
                 if was_lost:
                     self._write(_CHANGED)
                 self._events(answer)
             was_lost = True
-            time.sleep(_AGAIN_S)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _AGAIN_MAX_S)
 
     def _cancel(self, message: dict[str, Any]) -> None:
         params = message.get("params")
