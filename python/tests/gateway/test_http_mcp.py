@@ -204,8 +204,6 @@ def test_messages_that_are_none_are_told_so(place: Site) -> None:
     assert said(b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}') == -32_600
     assert said(b'{"jsonrpc": "2.0", "id": {}, "method": "ping"}') == -32_600
     assert said(b'{"jsonrpc": "2.0", "id": 1, "method": "prompts/list"}') == -32_601
-    found = place.ask("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "resources/list"}).value
-    assert found["result"]["resources"] == [], "this hub has no tokens"
     assert said(b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call"}') == -32_602
     twice = b'{"name": "shop-echo", "arguments": {"a": 1, "a": 2}}'
     assert said(b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": %b}' % twice) == -32_602
@@ -259,3 +257,6 @@ def test_tools_and_resources_are_those_of_the_token(tmp_path: Path) -> None:
         assert json.loads(told["text"])["code"] == "unauthorized"
         assert said("resources/list", authorization=bob).value["result"]["resources"] == []
         assert "only a token" in said("resources/read", authorization=bob).value["error"]["message"]
+    with site(data=tmp_path) as guarded:
+        assert said("resources/list").value["result"]["resources"] == [], "this hub has no tokens"
+        assert "only a token" in said("resources/read").value["error"]["message"]
