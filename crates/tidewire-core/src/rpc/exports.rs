@@ -236,8 +236,8 @@ impl<I, T> Entry<I, T> {
 impl fmt::Display for Gone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (key, holder) = (self.key.get(..8).unwrap_or(&self.key), &self.holder);
-        let why = "it was let go, its lease is over, or it was given to another node";
-        write!(f, "{key}: this node has nothing of this key for {holder:?}: {why}")
+        let why = "it was disposed, its lease has ended, or another node holds it";
+        write!(f, "{key}: {holder:?} holds no export of this key: {why}")
     }
 }
 
@@ -245,9 +245,7 @@ impl std::error::Error for Gone {}
 
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = "so many functions and objects have been given to other nodes already";
-        let fix = "let some go (dispose), or give them shorter leases";
-        write!(f, "remote_objects={}: {what}: {fix}", self.most)
+        write!(f, "remote_objects={}: so many exports are open: dispose some, or give them shorter leases", self.most)
     }
 }
 

@@ -153,8 +153,7 @@ impl<T> Imports<T> {
 
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = "this node holds so many functions and objects of others already";
-        write!(f, "remote_objects={}: {what}: let some go (dispose)", self.most)
+        write!(f, "remote_objects={}: so many imports are open: dispose some", self.most)
     }
 }
 

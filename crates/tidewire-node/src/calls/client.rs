@@ -155,7 +155,12 @@ impl CallOptions {
 
     pub fn with_outer(&mut self, context: &Context) {
         self.until = context.deadline();
-        self.headers.push((TRACE.to_owned(), context.trace().to_owned()));
+        let fields = context.trace_context().chain([(TRACE, context.trace())]);
+        for (name, value) in fields {
+            if !self.headers.iter().any(|(given, _)| given == name) {
+                self.headers.push((name.to_owned(), value.to_owned()));
+            }
+        }
     }
 
     pub fn with_caller(&mut self, user: &str, trace: Option<&str>) {

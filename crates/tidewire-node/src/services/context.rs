@@ -18,6 +18,9 @@ use crate::streams::Lease;
 
 /// The header with the id that a call shares with the one it was made in.
 pub(crate) const TRACE: &str = "tw-trace";
+/// The headers of W3C Trace Context and Baggage. Calls [within](crate::Client::within) a call, and
+/// events that its handler stores, inherit them.
+pub const TRACE_CONTEXT: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 /// The header with the user of a call; only the gateway of a hub sets it.
 pub(crate) const USER: &str = "tw-user";
 /// The header with the origin of a call; only the gateway of a hub sets it.
@@ -55,7 +58,9 @@ pub(crate) struct Inner {
 
 impl Context {
     pub(crate) fn new(mut inner: Inner) -> Self {
-        if let Some(trace) = inner.headers.remove(TRACE) {
+        let of_parent = |parent: &String| parent.split('-').nth(1).filter(|id| id.len() == 32).map(str::to_owned);
+        let trace = inner.headers.remove(TRACE);
+        if let Some(trace) = trace.or_else(|| inner.headers.get(TRACE_CONTEXT[0]).and_then(of_parent)) {
             inner.trace = trace.into();
         }
         inner.user = inner.headers.remove(USER);
@@ -149,6 +154,11 @@ impl Context {
     /// [within](crate::Client::within) it.
     pub fn trace(&self) -> &str {
         self.0.trace.get_or_init(|| random_hex(16))
+    }
+
+    /// The headers of the trace context, for messages and events that the handler publishes.
+    pub fn trace_context(&self) -> impl Iterator<Item = (&str, &str)> {
+        TRACE_CONTEXT.into_iter().filter_map(|name| Some((name, self.headers().get(name)?.as_str())))
     }
 
     /// Until when the caller waits.

@@ -46,7 +46,7 @@ fn only_the_node_and_the_link_that_claimed_it_may_use_release_and_return_it() {
     for (key, holder) in [("0123456789", "other"), ("b", "one")] {
         let gone = exports.used(key, holder, 1, 0).expect_err("it is not theirs").to_string();
         let shown = &key[..key.len().min(8)];
-        assert!(gone.starts_with(&format!("{shown}: this node has nothing of this key for {holder:?}")), "{gone}");
+        assert!(gone.starts_with(&format!("{shown}: {holder:?} holds no export of this key")), "{gone}");
     }
     assert!(exports.claim("0123456789", "other", 1, 0).is_err(), "it is another node's");
     assert!(exports.claim("b", "other", 1, 0).is_ok(), "what is gone needs no claim");
@@ -89,7 +89,7 @@ fn a_full_table_takes_more_once_a_lease_is_over() {
         assert_eq!(exports.add("one", key, key, LEASE + n as u64, key, 0), Ok(vec![]));
     }
     let full = exports.add("one", "d", "d", LEASE, "d", LEASE - 1).expect_err("there is no room");
-    assert!(full.to_string().starts_with("remote_objects=3: so many functions"), "{full}");
+    assert!(full.to_string().starts_with("remote_objects=3: so many exports"), "{full}");
     assert_eq!(exports.add("one", "d", "d", LEASE, "d", LEASE), Ok(vec!["a"]));
     assert_eq!((exports.dispose(&"d"), exports.clear().len(), exports.is_empty()), (vec!["d"], 2, true));
 }

@@ -72,7 +72,7 @@ fn so_much_is_held_and_no_more() {
     let mut imports = Imports::new(1);
     imports.add("a", 7, 1, ()).expect("room");
     let full = imports.add("b", 7, 2, ()).expect_err("it is full").to_string();
-    let text = "this node holds so many functions and objects of others already: let some go (dispose)";
+    let text = "so many imports are open: dispose some";
     assert_eq!(full, format!("remote_objects=1: {text}"));
     assert_eq!((imports.len(), imports.updates()[&7].claims.len()), (1, 1));
 }

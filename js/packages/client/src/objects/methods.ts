@@ -67,7 +67,7 @@ export function boundFunction(
 export function boundMethods(target: object, options: Readonly<Record<string, MethodOptions>>): Map<string, Bound> {
 	if (typeof target === "function") {
 		throw new InvalidArgument(
-			`${target.name || "a function"}: a function has no methods of its own: give an object of functions, such as { add }, or an instance of a class, such as new Pricing()`,
+			"a function has no methods: give an object of functions, such as { add }, or an instance, such as new Pricing()",
 		);
 	}
 	const found = new Map<string, Bound>();
