@@ -1,7 +1,6 @@
 //! Storage backend of a hub: its streams, buckets and leases, by calls of the hub's storage
 //! service.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -34,7 +33,8 @@ use crate::node::core::{Core, Returning};
 use crate::pending::Wakers;
 
 /// Storage backend of the hub that a node has joined.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("HubHome({place})")]
 pub(super) struct HubHome {
     core: Arc<Core>,
     client: Client,
@@ -480,11 +480,5 @@ const fn expected(expect: Expect) -> Option<u64> {
         Expect::Any => None,
         Expect::Absent => Some(0),
         Expect::Revision(revision) => Some(revision),
-    }
-}
-
-impl fmt::Debug for HubHome {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "HubHome({})", self.place)
     }
 }
