@@ -48,7 +48,7 @@ const DISPATCHER: &str = "probe";
 /// # Ok::<(), Fault>(())
 /// ```
 #[derive(derive_more::Debug)]
-#[debug("Probe({me:?})")]
+#[debug("Probe({:?})", self.me)]
 pub struct Probe<M: Send + 'static> {
     engine: Engine,
     served: Arc<External>,

@@ -366,8 +366,6 @@ impl ReplyWaiter for ItemBuffer {
     fn over(&self) {
         self.change(|state| state.end = Some(End::Over));
     }
-
-    fn credited(&self, _: u32) {}
 }
 
 impl Fire for ItemBuffer {

@@ -16,8 +16,14 @@ use serde::ser::{Serialize, Serializer};
 /// assert_eq!(*from_bytes::<Bytes>(&sent)?, [0, 255]);
 /// # Ok::<(), tidewire_node::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::From)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Bytes(pub Vec<u8>);
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+}
 
 impl Deref for Bytes {
     type Target = [u8];
