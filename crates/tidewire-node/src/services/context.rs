@@ -2,7 +2,6 @@
 //! it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -29,7 +28,8 @@ pub(crate) const ORIGIN: &str = "tw-origin";
 pub(crate) const PUBLIC: &str = "public";
 
 /// The call that a handler works at: who called, and how long that one waits.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Context({}.{} for {:?})", self.service(), self.method(), self.node())]
 pub struct Context(Arc<Inner>, Active);
 
 /// Lease or fence under which a single active service is active.
@@ -207,7 +207,9 @@ impl Context {
 }
 
 /// Builder of a context for a call that no node has made; see [`Context::detached`].
+#[derive(derive_more::Debug)]
 #[must_use = "build() gives the context"]
+#[debug("Detached({}.{} for {:?})", self.inner.service, self.inner.method, self.named.name)]
 pub struct Detached {
     inner: Inner,
     named: Named,
@@ -267,18 +269,6 @@ impl Detached {
     pub fn build(mut self) -> Context {
         self.inner.from = Arc::new(self.named);
         Context(Arc::new(self.inner), self.active)
-    }
-}
-
-impl fmt::Debug for Detached {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Detached({}.{} for {:?})", self.inner.service, self.inner.method, self.named.name)
-    }
-}
-
-impl fmt::Debug for Context {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Context({}.{} for {:?})", self.service(), self.method(), self.node())
     }
 }
 
