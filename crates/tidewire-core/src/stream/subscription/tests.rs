@@ -27,6 +27,18 @@ fn batches_grow_while_they_are_handled_quickly_and_shrink_when_not() {
 }
 
 #[test]
+fn waiting_deliveries_are_extended_and_begun_ones_are_not() {
+    let mut subscription = Subscription::new(Options { concurrency: 1, ..OPTIONS });
+    subscription.credit(0);
+    subscription.fetched(&some(1..3), 0);
+    subscription.begin();
+    assert_eq!(subscription.next_deadline_us(), Some(10_000_000));
+    assert!(subscription.extend(9_999_999).is_empty());
+    assert_eq!(subscription.extend(10_000_000), [(2, 1)]);
+    assert_eq!(subscription.next_deadline_us(), Some(20_000_000));
+}
+
+#[test]
 fn an_event_that_comes_again_while_its_handler_runs_is_another_delivery() {
     let mut subscription = Subscription::new(OPTIONS);
     subscription.credit(0);

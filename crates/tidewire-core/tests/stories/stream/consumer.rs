@@ -85,6 +85,19 @@ fn an_ack_that_is_late_counts_until_the_event_goes_out_again() {
 }
 
 #[test]
+fn events_that_no_handler_began_come_again_uncounted() {
+    let mut consumer = Told::new(Options { by_key: true, max_deliver: 1, ..options() });
+    for sequence in 1..=2 {
+        consumer.offer(sequence, true, Some("a"), 0);
+    }
+    assert_eq!(consumer.take(0), [(1, 1)]);
+    assert_eq!(consumer.settle(1, 1, Settlement::Release, 0), Ok(()));
+    assert_eq!(consumer.settle(1, 1, Settlement::Ack, 0), Err(Stale), "it was given back");
+    assert_eq!(consumer.take(0), [(1, 1)], "before the next of its key, and it is not dead");
+    assert_eq!(consumer.redelivered(), 0);
+}
+
+#[test]
 fn an_event_in_progress_is_not_given_to_another_consumer() {
     let mut consumer = Told::new(options());
     consumer.offer(1, true, None, 0);
@@ -93,6 +106,14 @@ fn an_event_in_progress_is_not_given_to_another_consumer() {
         consumer.settle(1, 1, Settlement::Working, second * SECOND).expect("it is out");
         assert_eq!(consumer.take((second + 19) * SECOND), []);
     }
+}
+
+#[test]
+fn a_pause_ends_at_its_time() {
+    let mut consumer = Told::new(options());
+    consumer.offer(1, true, None, 0);
+    consumer.pause(50);
+    assert_eq!((consumer.take(49), consumer.take(50)), (vec![], vec![(1, 1)]));
 }
 
 // Promises: P17.25.
