@@ -1,14 +1,13 @@
 //! Services and calls between nodes of Rust, over sockets.
 
 use std::collections::BTreeMap;
-use std::future::pending;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidewire_node::values::{Bytes, Value};
-use tidewire_node::{Choice, ErrorCode, Failure, Method, Node, NodeOptions, Priority, Service, Token, Visibility};
+use tidewire_node::{Choice, ErrorCode, Method, Node, NodeOptions, Priority, Service, Token, Visibility};
 
-use crate::support::{OnDrop, PATIENCE, Told, hub, join, unix_url};
+use crate::support::{PATIENCE, hub, join, unix_url};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Quote {
@@ -120,31 +119,6 @@ fn an_argument_that_cannot_be_sent_fails_at_the_caller_and_names_the_path() {
     assert!(late.to_string().starts_with("timeout: 0ns is not allowed"), "{late}");
     let dots = hub.client("a.b").call::<()>("echo", &1).wait().expect_err("no token");
     assert!(dots.to_string().starts_with("service: \"a.b\" is not allowed"), "{dots}");
-}
-
-fn holding(told: &Told<&'static str>) -> Service {
-    let say = told.0.clone();
-    Service::new("holding").method("hold", &[], move |_, ()| {
-        let say = say.clone();
-        async move {
-            let _ends = OnDrop(say.clone(), "dropped");
-            say.send("holding").map_err(|_| Failure::new("test:Gone", "nobody listens"))?;
-            pending::<Result<(), Failure>>().await
-        }
-    })
-}
-
-#[test]
-fn a_caller_that_goes_away_ends_the_handler() {
-    let (hub, told) = (hub(), Told::new());
-    let server = join(&hub, "server");
-    server.serve(holding(&told)).wait().expect("it serves");
-    let caller = join(&hub, "caller");
-    let call = caller.client("holding").call::<()>("hold", &());
-    assert_eq!(told.next(), "holding");
-    caller.stop(Duration::ZERO).wait().expect("it stops");
-    assert_eq!(told.next(), "dropped");
-    assert_eq!(call.wait().expect_err("its node has stopped").code(), ErrorCode::LinkLost);
 }
 
 #[test]
