@@ -14,7 +14,7 @@ fn main() {
     let rounds = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(11);
     println!("tidewire-core {}, {}-{}", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH, std::env::consts::OS);
     println!("{rounds} rounds, ns per operation: min / median / max");
-    report("insert + remove, wheel empty", rounds, || insert_remove(&mut Wheel::new()));
+    report("insert + remove, wheel empty", rounds, || insert_remove(&mut Wheel::default()));
     let mut full = filled(&mut Random(1)).0;
     report("insert + remove, 1,000,000 wait", rounds, || insert_remove(&mut full));
     report("insert of 1,000,000, new wheel", rounds, || timed(WAITING, || drop(black_box(filled(&mut Random(2))))));
@@ -56,7 +56,7 @@ fn fire_all() -> f64 {
 }
 
 fn filled(random: &mut Random) -> (Wheel<u64>, Vec<Key>) {
-    let mut wheel = Wheel::new();
+    let mut wheel = Wheel::default();
     let keys = (0..WAITING).map(|value| wheel.insert(random.below(MINUTE_US), value)).collect();
     (wheel, keys)
 }

@@ -58,16 +58,16 @@ impl Backoff {
 
     /// A number from 0 to `most`, evenly.
     fn draw(&mut self, most: u64) -> u64 {
-        let wide = u128::from(self.next_random()) * (u128::from(most) + 1);
+        let wide = u128::from(next_random(&mut self.random)) * (u128::from(most) + 1);
         (wide >> 64) as u64
     }
+}
 
-    /// SplitMix64: one addition and a mix, good from any seed, the next one included.
-    fn next_random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
+/// SplitMix64: one addition and a mix, good from any seed, the next one included.
+pub fn next_random(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut mixed = *seed;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
 }

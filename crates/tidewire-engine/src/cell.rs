@@ -199,13 +199,16 @@ impl<M: Send + 'static> ActorCell<M> {
     #[cold]
     fn pushed(self: &Arc<Self>, pushed: PushOutcome<M>) -> Result<Sent, (Refusal, Envelope<M>)> {
         match pushed {
-            PushOutcome::Accepted { .. } => Ok(Sent::Accepted),
-            PushOutcome::Evicted { wake, old } => {
+            PushOutcome::Accepted { wake } => {
                 if wake {
                     self.schedule();
                 }
-                self.dead_letter(old, DeadReason::Dropped, None);
                 Ok(Sent::Accepted)
+            }
+            PushOutcome::Evicted { wake, old } => {
+                let sent = self.pushed(PushOutcome::Accepted { wake });
+                self.dead_letter(old, DeadReason::Dropped, None);
+                sent
             }
             PushOutcome::Dropped(envelope) => {
                 self.dead_letter(envelope, DeadReason::Dropped, None);
@@ -243,13 +246,7 @@ impl<M: Send + 'static> ActorCell<M> {
             }
             pushed
         };
-        match pushed {
-            PushOutcome::Accepted { wake: true } => {
-                self.schedule();
-                Ok(Sent::Accepted)
-            }
-            other => self.pushed(other),
-        }
+        self.pushed(pushed)
     }
 
     /// True if senders to this actor wait for capacity.

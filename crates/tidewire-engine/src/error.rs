@@ -221,11 +221,12 @@ pub enum SpawnError {
 }
 
 /// Why an engine could not be built or started.
-#[derive(Debug, derive_more::Display)]
+#[derive(Debug, derive_more::Display, derive_more::From)]
 #[non_exhaustive]
 pub enum EngineError {
     /// The configuration is wrong; all its problems are in it.
     #[display("{_0}")]
+    #[from]
     Config(crate::config::ConfigError),
     /// The engine runs already.
     #[display("the engine has been started already: start() is called once")]
@@ -237,18 +238,13 @@ pub enum EngineError {
 
 impl Error for EngineError {}
 
-impl From<crate::config::ConfigError> for EngineError {
-    fn from(error: crate::config::ConfigError) -> Self {
-        Self::Config(error)
-    }
-}
-
 /// Why a subscription or a publish was refused.
-#[derive(Debug, derive_more::Display)]
+#[derive(Debug, derive_more::Display, derive_more::From)]
 #[non_exhaustive]
 pub enum SubscribeError {
     /// The subject or pattern is malformed.
     #[display("{_0}")]
+    #[from]
     Subject(SubjectError),
     /// The subscriber is stopping or has stopped.
     #[display("actor {actor} is stopping or has stopped: it takes no subscription")]
@@ -265,12 +261,6 @@ pub enum SubscribeError {
 }
 
 impl Error for SubscribeError {}
-
-impl From<SubjectError> for SubscribeError {
-    fn from(error: SubjectError) -> Self {
-        Self::Subject(error)
-    }
-}
 
 /// Why a message became a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]

@@ -61,7 +61,7 @@ pub struct ActorStatistics {
 }
 
 /// One dispatcher at one moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct DispatcherStatistics {
     /// Its name.

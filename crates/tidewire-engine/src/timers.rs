@@ -71,7 +71,7 @@ struct State {
 
 impl Timers {
     pub fn new() -> Arc<Self> {
-        let state = State { wheel: Wheel::new(), thread: None, hiring: false, ended: false };
+        let state = State { wheel: Wheel::default(), thread: None, hiring: false, ended: false };
         Arc::new(Self {
             start: Instant::now(),
             state: ShortMutex::new(state),
@@ -144,7 +144,7 @@ impl Timers {
         let (thread, mut wheel) = {
             let mut state = self.state.lock();
             state.ended = true;
-            (state.thread.take(), std::mem::replace(&mut state.wheel, Wheel::new()))
+            (state.thread.take(), std::mem::take(&mut state.wheel))
         };
         if let Some(thread) = thread {
             thread.thread().unpark();

@@ -37,7 +37,7 @@ struct InstanceRoute {
 impl Balancer {
     #[new]
     fn new() -> Self {
-        Self { state: Mutex::new(State { machine: Machine::new(), version: 0 }) }
+        Self { state: Mutex::new(State { machine: Machine::default(), version: 0 }) }
     }
 
     /// Adds an instance, unless there is one with this id. `route` is for calls with nothing

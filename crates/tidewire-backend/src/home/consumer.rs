@@ -1,5 +1,6 @@
 //! Consumers: named cursors over a stream, with their unacknowledged deliveries.
 
+pub use tidewire_core::stream::consumer::{Fault, Settlement};
 use tidewire_proto::subject::Pattern;
 
 use super::Event;
@@ -127,43 +128,6 @@ pub struct Settle {
     pub ticket: u64,
     /// The result.
     pub how: Settlement,
-}
-
-/// The possible results of a delivery.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Settlement {
-    /// The event was handled, and is never delivered again.
-    Ack,
-    /// The handler failed: deliver the event again after a delay (`None`: as `backoff_us` says).
-    /// After the last delivery the event becomes a dead letter.
-    Nak {
-        /// Instead of what `backoff_us` says.
-        delay_us: Option<u64>,
-        /// The error of the handler.
-        fault: Option<Fault>,
-    },
-    /// The event can't be handled: it becomes a dead letter at once.
-    Term {
-        /// Why, in words.
-        reason: String,
-        /// The error of the handler.
-        fault: Option<Fault>,
-    },
-    /// The handler is still working: the ack wait begins anew.
-    Working,
-    /// Nobody has begun with the event: deliver it again at once. The delivery does not count where
-    /// the storage backend has [`Release`](super::Capability::Release), else it counts as one that
-    /// failed.
-    Release,
-}
-
-/// An error that a handler raised.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fault {
-    /// In one line.
-    pub error: String,
-    /// The traceback; may be empty.
-    pub traceback: String,
 }
 
 /// An event that was given up.

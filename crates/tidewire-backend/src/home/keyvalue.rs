@@ -1,6 +1,7 @@
 //! The port of key-value buckets: the newest value of each key, with revisions and some history.
 
 use bytes::Bytes;
+pub use tidewire_core::stream::keyvalue::Expect;
 use tidewire_proto::subject::{Pattern, Subject};
 
 use super::Answer;
@@ -51,17 +52,6 @@ pub struct Entry {
     pub revision: u64,
     /// When it was written.
     pub time_us: u64,
-}
-
-/// The precondition of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expect {
-    /// Nothing.
-    Any,
-    /// The key has no value: it was never written, was deleted or has expired.
-    Absent,
-    /// Its newest entry has this revision.
-    Revision(u64),
 }
 
 /// Which changes to wait for.

@@ -150,8 +150,7 @@ impl<'a, D: Database> Books<'a, D> {
         self.database.write(
             "UPDATE tidewire_campaigns SET columns = ?2, many = ?3 WHERE id = ?1",
             &[Cell::number(self.id.0), Cell::Text(&schema.to_json()), Cell::Boolean(schema.many)],
-        )?;
-        Ok(())
+        )
     }
 
     pub fn event(&mut self, from: State, to: State, reason: &str) -> Result<()> {
@@ -166,8 +165,7 @@ impl<'a, D: Database> Books<'a, D> {
                 Cell::Text(to.name()),
                 Cell::Text(reason),
             ],
-        )?;
-        Ok(())
+        )
     }
 
     pub fn join(&mut self, worker: &WorkerInfo) -> Result<WorkerId> {
@@ -231,8 +229,7 @@ impl<'a, D: Database> Books<'a, D> {
                 Cell::number(stages.wait_us),
                 Cell::number(stages.idle_us),
             ],
-        )?;
-        Ok(())
+        )
     }
 
     fn failure(&mut self, failure: &Failure, worker: WorkerId) -> Result<()> {
@@ -257,8 +254,7 @@ impl<'a, D: Database> Books<'a, D> {
                 Cell::number(worker.0),
                 Cell::Time(self.now.utc_us),
             ],
-        )?;
-        Ok(())
+        )
     }
 
     /// Examines the results of runs that no look has seen.

@@ -42,7 +42,7 @@ pub enum Ended {
 /// ```
 /// use tidewire_core::rpc::balancer::{Balancer, Ended, Policy};
 ///
-/// let mut balancer = Balancer::new();
+/// let mut balancer = Balancer::default();
 /// balancer.add("a", "at home")?;
 /// balancer.add("b", "abroad")?;
 /// balancer.began("a");
@@ -74,11 +74,6 @@ impl<T> Instance<T> {
 }
 
 impl<T> Balancer<T> {
-    /// A balancer without instances.
-    pub const fn new() -> Self {
-        Self { instances: Vec::new(), turn: 0 }
-    }
-
     /// Adds an instance. If there is one with this id, that one stays, and `target` is given back.
     ///
     /// # Errors
@@ -194,7 +189,8 @@ impl<T> Balancer<T> {
 }
 
 impl<T> Default for Balancer<T> {
+    /// A balancer without instances.
     fn default() -> Self {
-        Self::new()
+        Self { instances: Vec::new(), turn: 0 }
     }
 }

@@ -27,7 +27,7 @@ struct ListRequest<K> {
 /// ```
 /// use tidewire_core::rpc::directory::{Change, Directory};
 ///
-/// let mut directory = Directory::new();
+/// let mut directory = Directory::default();
 /// let list = directory.ask();
 /// assert_eq!(directory.came("a", 1), [Change::Came("a", 1)]);
 /// assert_eq!(directory.listed(list, [("b", 2)]), [Change::Came("b", 2)]);
@@ -44,11 +44,6 @@ pub struct Directory<K, V> {
 }
 
 impl<K: Ord + Clone, V: PartialEq + Clone> Directory<K, V> {
-    /// A directory that knows nobody.
-    pub const fn new() -> Self {
-        Self { known: BTreeMap::new(), requests: BTreeMap::new(), next: 0, is_current: false }
-    }
-
     /// A list is asked for: its number. [`listed`](Self::listed) or [`give_up`](Self::give_up) is
     /// to follow.
     pub fn ask(&mut self) -> u64 {
@@ -128,7 +123,8 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Directory<K, V> {
 }
 
 impl<K: Ord + Clone, V: PartialEq + Clone> Default for Directory<K, V> {
+    /// A directory that knows nobody.
     fn default() -> Self {
-        Self::new()
+        Self { known: BTreeMap::new(), requests: BTreeMap::new(), next: 0, is_current: false }
     }
 }

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 pub use change::{Change, Dead};
-pub use settle::{Settlement, Stale};
+pub use settle::{Fault, Settlement, Stale};
 
 use super::ranges::Ranges;
 
@@ -348,8 +348,8 @@ impl Consumer {
         if stage == Stage::Ready && spent {
             pending.stage = Stage::Parked;
             self.parked += 1;
-            let why = "the home ended while its last delivery was out";
-            self.bury(sequence, "max_deliver", why.to_owned(), String::new(), now_us);
+            let fault = Fault::new("the home ended while its last delivery was out");
+            self.bury(sequence, "max_deliver", fault, now_us);
             return;
         }
         pending.stage = stage;

@@ -41,7 +41,7 @@ pub struct Entry {
 pub enum Expect {
     /// Nothing.
     Any,
-    /// The key has no value.
+    /// The key has no value: it was never written, was deleted or has expired.
     Absent,
     /// Its newest entry has this revision.
     Revision(u64),

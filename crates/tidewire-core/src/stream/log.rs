@@ -39,7 +39,7 @@ pub struct Options {
 }
 
 /// A message to be appended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct New<'a> {
     /// Where it was published.
     pub subject: &'a str,

@@ -29,11 +29,6 @@ pub struct Schedule<T> {
 }
 
 impl<T> Schedules<T> {
-    /// None.
-    pub const fn new() -> Self {
-        Self { all: BTreeMap::new() }
-    }
-
     /// Makes one, or takes the place of the one of this name.
     pub fn set(&mut self, name: &str, timing: Timing, what: T, (began_us, over_us): (u64, u64)) -> &Schedule<T> {
         let next_us = timing.next_us(began_us, over_us);
@@ -96,7 +91,8 @@ impl<T> Schedules<T> {
 }
 
 impl<T> Default for Schedules<T> {
+    /// None.
     fn default() -> Self {
-        Self::new()
+        Self { all: BTreeMap::new() }
     }
 }

@@ -8,7 +8,7 @@
 //! use tidewire_core::tree::SubjectTree;
 //! use tidewire_proto::subject::{Pattern, Subject};
 //!
-//! let mut tree = SubjectTree::new();
+//! let mut tree = SubjectTree::default();
 //! tree.insert(&Pattern::new("orders.created")?, "audit");
 //! let billing = tree.insert(&Pattern::new("orders.*")?, "billing");
 //! tree.insert(&Pattern::new("stock.>")?, "stock");
@@ -57,11 +57,6 @@ pub struct SubjectTree<T> {
 }
 
 impl<T> SubjectTree<T> {
-    /// A tree without subscriptions.
-    pub fn new() -> Self {
-        Self { nodes: Nodes::new(), next_serial: NonZeroU64::MIN, len: 0 }
-    }
-
     /// Adds a subscription.
     ///
     /// # Panics
@@ -149,7 +144,8 @@ impl<T> SubjectTree<T> {
 }
 
 impl<T> Default for SubjectTree<T> {
+    /// A tree without subscriptions.
     fn default() -> Self {
-        Self::new()
+        Self { nodes: Nodes::new(), next_serial: NonZeroU64::MIN, len: 0 }
     }
 }

@@ -6,7 +6,7 @@
 //! ```
 //! use tidewire_core::wheel::Wheel;
 //!
-//! let mut wheel = Wheel::new();
+//! let mut wheel = Wheel::default();
 //! wheel.insert(2_000, "later");
 //! let never = wheel.insert(1_500, "never");
 //! wheel.insert(1_000, "first");
@@ -62,18 +62,6 @@ pub struct Wheel<T> {
 }
 
 impl<T> Wheel<T> {
-    /// A wheel without timers whose time is 0.
-    pub fn new() -> Self {
-        let empty = Slot { head: NIL, tail: NIL, earliest: u64::MAX };
-        Self {
-            now: 0,
-            next_serial: NonZeroU64::MIN,
-            occupied: Occupied::NONE,
-            slots: vec![empty; LEVELS * SLOTS].into_boxed_slice(),
-            slab: Slab::new(),
-        }
-    }
-
     /// Adds a timer that is due at `deadline`.
     ///
     /// A deadline before [`Wheel::now`] counts as `now`: the timer fires at the next poll, after
@@ -97,7 +85,7 @@ impl<T> Wheel<T> {
     /// ```
     /// use tidewire_core::wheel::Wheel;
     ///
-    /// let mut wheel = Wheel::new();
+    /// let mut wheel = Wheel::default();
     /// let key = wheel.insert(10, 'a');
     /// assert_eq!(wheel.remove(key), Some('a'));
     /// assert_eq!(wheel.remove(key), None);
@@ -127,7 +115,7 @@ impl<T> Wheel<T> {
     /// ```
     /// use tidewire_core::wheel::Wheel;
     ///
-    /// let mut wheel = Wheel::new();
+    /// let mut wheel = Wheel::default();
     /// let sooner = wheel.insert(1_000, ());
     /// wheel.insert(1_010, ());
     /// wheel.remove(sooner);
@@ -250,7 +238,15 @@ impl<T> Wheel<T> {
 }
 
 impl<T> Default for Wheel<T> {
+    /// A wheel without timers whose time is 0.
     fn default() -> Self {
-        Self::new()
+        let empty = Slot { head: NIL, tail: NIL, earliest: u64::MAX };
+        Self {
+            now: 0,
+            next_serial: NonZeroU64::MIN,
+            occupied: Occupied::NONE,
+            slots: vec![empty; LEVELS * SLOTS].into_boxed_slice(),
+            slab: Slab::new(),
+        }
     }
 }

@@ -14,7 +14,7 @@ fn subject(text: &str) -> Subject {
 
 #[test]
 fn matches_come_in_a_fixed_order() {
-    let mut tree = SubjectTree::new();
+    let mut tree = SubjectTree::default();
     for text in [">", "*.b", "a.*", "a.b", "*.*", "a.>", "*.>", "a.b", "a", "a.b.c"] {
         tree.insert(&pattern(text), text);
     }
@@ -23,7 +23,7 @@ fn matches_come_in_a_fixed_order() {
 
 #[test]
 fn an_id_never_reaches_the_subscription_that_took_its_place() {
-    let mut tree = SubjectTree::new();
+    let mut tree = SubjectTree::default();
     let old = tree.insert(&pattern("a"), 1);
     tree.remove(old);
     let new = tree.insert(&pattern("b"), 2);
@@ -35,7 +35,7 @@ fn an_id_never_reaches_the_subscription_that_took_its_place() {
 
 #[test]
 fn a_text_deeper_than_any_subject_is_walked_safely() {
-    let mut tree = SubjectTree::new();
+    let mut tree = SubjectTree::default();
     tree.insert(&pattern("*.>"), ());
     let mut visited = 0;
     tree.for_each_match_str(&"a.".repeat(1_000_000), |()| visited += 1);
@@ -74,7 +74,7 @@ fn beginnings(list: &[(SubscriptionId, Pattern, usize)]) -> usize {
 proptest! {
     #[test]
     fn it_finds_what_a_list_finds(steps in prop::collection::vec(step(), 1..100)) {
-        let mut tree = SubjectTree::new();
+        let mut tree = SubjectTree::default();
         let mut list: Vec<(SubscriptionId, Pattern, usize)> = Vec::new();
         for (n, step) in steps.into_iter().enumerate() {
             match step {

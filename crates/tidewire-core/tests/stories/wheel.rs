@@ -8,7 +8,7 @@ use tidewire_core::wheel::{Key, Wheel};
 
 #[test]
 fn time_that_runs_backwards_fires_nothing_early() {
-    let mut wheel = Wheel::new();
+    let mut wheel = Wheel::default();
     assert_eq!(wheel.poll(1_000), None);
     wheel.insert(1_100, ());
     assert_eq!(wheel.poll(10), None);
@@ -19,7 +19,7 @@ fn time_that_runs_backwards_fires_nothing_early() {
 // Promises: P9.6.
 #[test]
 fn a_removed_timer_frees_its_value_at_once() {
-    let mut wheel = Wheel::new();
+    let mut wheel = Wheel::default();
     let value = Rc::new(());
     let key = wheel.insert(10, Rc::clone(&value));
     wheel.insert(20, Rc::clone(&value));
@@ -29,7 +29,7 @@ fn a_removed_timer_frees_its_value_at_once() {
 
 #[test]
 fn memory_is_used_again_and_given_back() {
-    let mut wheel = Wheel::new();
+    let mut wheel = Wheel::default();
     for round in 0..10 {
         let keys: Vec<Key> = (0..10_000).map(|n| wheel.insert(round + n, n)).collect();
         assert!(wheel.capacity() <= 2 * 10_000, "round {round}: {}", wheel.capacity());
@@ -45,7 +45,7 @@ fn memory_is_used_again_and_given_back() {
 
 #[test]
 fn waiting_for_the_next_deadline_ends() {
-    let mut wheel = Wheel::new();
+    let mut wheel = Wheel::default();
     let decoys: Vec<Key> = (1..1_000).map(|n| wheel.insert(n * 1_000, false)).collect();
     wheel.insert(7_777_777_777, true);
     for key in decoys {

@@ -58,6 +58,15 @@ impl Folder {
         self.urgent || !self.touched.is_empty() || self.is_cleaning()
     }
 
+    /// When something is due next; `u64::MAX`: nothing is. Beats follow the clock on the wall,
+    /// which shows `wall_us` now.
+    pub fn next_us(&self, now_us: u64, wall_us: u64) -> u64 {
+        let beat_us = self.beating.next_us().map(|at_us| now_us + at_us.saturating_sub(wall_us));
+        let (delayed_us, bucket_us) = (self.delayed.next_us(), self.expiring.next_us());
+        let due = [delayed_us, self.next_consumer_us(), bucket_us, self.leases.next_deadline_us(), beat_us];
+        due.into_iter().flatten().min().unwrap_or(u64::MAX)
+    }
+
     /// True if a stream has a limit of age.
     pub const fn has_aging(&self) -> bool {
         self.aging > 0

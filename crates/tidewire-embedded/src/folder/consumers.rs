@@ -4,7 +4,6 @@ use tidewire_backend::home::{
     ConsumerInfo, ConsumerSettings, DeadLetter, Delivery, Event, Fault, Fetch, HomeError, HomeErrorKind, HomeResult,
     Order, Settle, Settlement, Start,
 };
-use tidewire_core::stream::consumer::Settlement as How;
 use tidewire_core::stream::consumer::{Consumer, Delivered, Options};
 use tidewire_proto::generated::limits;
 
@@ -142,7 +141,7 @@ impl Folder {
         if let Ok((_, cursor)) = self.cursor_mut(stream, consumer) {
             for Delivery { event, ticket, .. } in deliveries {
                 // A delivery whose ack wait is over is no longer outstanding.
-                let _stale = cursor.machine.settle(event.sequence, *ticket, How::Release, now_us);
+                let _stale = cursor.machine.settle(event.sequence, *ticket, Settlement::Release, now_us);
             }
             self.note(stream, consumer, false);
         }
@@ -163,7 +162,7 @@ impl Folder {
         let (_, cursor) = self.cursor_mut(stream, consumer)?;
         cursor.used_us = now_us;
         let results = settled.into_iter().map(|Settle { sequence, ticket, how }| {
-            let settled = cursor.machine.settle(sequence, ticket, converted(how), now_us);
+            let settled = cursor.machine.settle(sequence, ticket, clipped_texts(how), now_us);
             settled.map_err(|_stale| stale(consumer, sequence))
         });
         let results = results.collect();
@@ -224,7 +223,7 @@ impl Folder {
                 deliveries: dead.deliveries,
                 dead_at_us: dead.dead_at_us,
                 reason: dead.reason,
-                fault: Fault { error: dead.error, traceback: dead.traceback },
+                fault: dead.fault,
             })
         });
         letters.collect()
@@ -419,14 +418,12 @@ impl Cursor {
     }
 }
 
-fn converted(how: Settlement) -> How {
-    let fault = |fault: Option<Fault>| fault.map(|fault| (clipped(fault.error), clipped(fault.traceback)));
+fn clipped_texts(how: Settlement) -> Settlement {
+    let clip = |Fault { error, traceback }| Fault { error: clipped(error), traceback: clipped(traceback) };
     match how {
-        Settlement::Ack => How::Ack,
-        Settlement::Nak { delay_us, fault: given } => How::Nak { delay_us, fault: fault(given) },
-        Settlement::Term { reason, fault: given } => How::Term { reason: clipped(reason), fault: fault(given) },
-        Settlement::Working => How::Working,
-        Settlement::Release => How::Release,
+        Settlement::Nak { delay_us, fault } => Settlement::Nak { delay_us, fault: fault.map(clip) },
+        Settlement::Term { reason, fault } => Settlement::Term { reason: clipped(reason), fault: fault.map(clip) },
+        other => other,
     }
 }
 

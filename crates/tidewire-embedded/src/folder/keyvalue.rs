@@ -79,7 +79,7 @@ impl Folder {
             return Err(invalid(text));
         }
         let bucket = self.bucket_mut(name)?;
-        let written = bucket.put(key.as_str(), value, expectation(expect), ttl_us, now_us);
+        let written = bucket.put(key.as_str(), value, expect, ttl_us, now_us);
         let entry = written.map_err(|refusal| refused(name, key, expect, refusal))?;
         let (revision, expires_us) = (entry.revision, entry.expires_us);
         self.expiring.note(name, expires_us);
@@ -94,7 +94,7 @@ impl Folder {
     /// `NotFound`, `Revision`.
     pub fn delete(&mut self, name: &str, key: &Subject, expect: Expect, purge: bool, now_us: u64) -> HomeResult<u64> {
         let bucket = self.bucket_mut(name)?;
-        let deleted = bucket.delete(key.as_str(), expectation(expect), purge, now_us);
+        let deleted = bucket.delete(key.as_str(), expect, purge, now_us);
         match deleted.map_err(|refusal| refused(name, key, expect, refusal))? {
             None => Ok(bucket.revision()),
             Some(entry) => {
@@ -178,11 +178,6 @@ impl Folder {
         changed
     }
 
-    /// When to call [`tick_buckets`](Self::tick_buckets) next.
-    pub fn next_bucket_us(&self) -> Option<u64> {
-        self.expiring.next_us()
-    }
-
     fn bucket(&self, name: &str) -> HomeResult<&StoredConsumer> {
         self.buckets.get(name).ok_or_else(|| not_found("bucket", name))
     }
@@ -207,14 +202,6 @@ impl StoredConsumer {
 fn shown(entry: &keyvalue::Entry) -> Option<Entry> {
     let key = Subject::new(&entry.key).ok()?;
     Some(Entry { key, value: entry.value.clone(), revision: entry.revision, time_us: entry.time_us })
-}
-
-const fn expectation(expect: Expect) -> keyvalue::Expect {
-    match expect {
-        Expect::Any => keyvalue::Expect::Any,
-        Expect::Absent => keyvalue::Expect::Absent,
-        Expect::Revision(revision) => keyvalue::Expect::Revision(revision),
-    }
 }
 
 fn refused(bucket: &str, key: &Subject, expect: Expect, refusal: Refusal) -> HomeError {

@@ -95,11 +95,6 @@ impl Folder {
         outcomes.into_iter().map(|outcome| self.leased(outcome, now_us)).collect()
     }
 
-    /// When to call [`tick_leases`](Self::tick_leases) next.
-    pub fn next_lease_us(&self) -> Option<u64> {
-        self.leases.next_deadline_us()
-    }
-
     fn leased(&mut self, outcome: Outcome, now_us: u64) -> Leased {
         match outcome {
             Outcome::Granted(ticket, granted) => {

@@ -22,6 +22,7 @@ mod streams;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidewire_backend::home::{BucketSettings, ConsumerSettings, HomeResult, ScheduleSettings, StreamSettings};
+use tidewire_core::backoff::next_random;
 use tidewire_core::stream::consumer::Consumer;
 use tidewire_core::stream::keyvalue::Bucket;
 use tidewire_core::stream::lease::Leases;
@@ -142,11 +143,7 @@ impl Folder {
 
     /// A number that no two segments share.
     fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        next_random(&mut self.random)
     }
 
     /// Adds an operation to the journal for which a caller waits.

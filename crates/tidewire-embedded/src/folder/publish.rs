@@ -87,11 +87,6 @@ impl Folder {
         }
         Ok(released)
     }
-
-    /// When the next delayed message is due.
-    pub fn next_due_us(&self) -> Option<u64> {
-        self.delayed.next_us()
-    }
 }
 
 /// Attributes of a delayed message.
@@ -118,13 +113,9 @@ impl Copied {
         New {
             subject: &self.subject,
             key: self.key.as_deref(),
-            id: None,
             headers: &self.headers,
-            due_us: None,
             ttl_us: self.ttl_us,
-            origin: None,
-            beat_us: None,
-            payload: &[],
+            ..New::default()
         }
     }
 }
@@ -141,9 +132,8 @@ impl Stream {
             headers,
             due_us: message.deliver_at_us.filter(|due| *due > now_us),
             ttl_us: message.ttl_us,
-            origin: None,
-            beat_us: None,
             payload: &message.payload,
+            ..New::default()
         };
         let appended = self.files.log.append(&new, now_us).map_err(|limit| self.is_full(limit))?;
         let (sequence, duplicate) = (appended.sequence, appended.duplicate);

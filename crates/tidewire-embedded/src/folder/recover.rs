@@ -166,32 +166,26 @@ pub fn beginnings(disk: &mut dyn Disk) -> BTreeMap<String, u64> {
 }
 
 impl RecoveredState {
+    /// Changes a stream, if it is there.
+    fn at<T>(&mut self, number: u64, change: impl FnOnce(&mut RecoveredStream) -> T) {
+        drop(self.streams.get_mut(&number).map(change));
+    }
+
     fn repeat(&mut self, op: Op, now_us: u64) {
         match op {
             Op::Stream(number, settings) => {
                 self.newest_number = self.newest_number.max(number);
-                let (cursors, schedules) = (BTreeMap::new(), Schedules::new());
+                let (cursors, schedules) = (BTreeMap::new(), Schedules::default());
                 self.streams.insert(number, RecoveredStream { settings, first: 1, cursors, schedules });
             }
             Op::StreamGone(number) => {
                 self.newest_number = self.newest_number.max(number);
                 self.streams.remove(&number);
             }
-            Op::First(number, first) => {
-                if let Some(stream) = self.streams.get_mut(&number) {
-                    stream.first = first;
-                }
-            }
-            Op::Consumer(number, settings, next) => {
-                if let Some(stream) = self.streams.get_mut(&number) {
-                    stream.cursors.insert(settings.name.clone(), Cursor::new(settings, next, now_us));
-                }
-            }
-            Op::ConsumerGone(number, name) => {
-                if let Some(stream) = self.streams.get_mut(&number) {
-                    stream.cursors.remove(&name);
-                }
-            }
+            Op::First(number, first) => self.at(number, |stream| stream.first = first),
+            Op::Consumer(number, settings, next) => self
+                .at(number, |stream| stream.cursors.insert(settings.name.clone(), Cursor::new(settings, next, now_us))),
+            Op::ConsumerGone(number, name) => self.at(number, |stream| stream.cursors.remove(&name)),
             Op::Cursor(number, name, changes) => {
                 let cursor = self.streams.get_mut(&number).and_then(|stream| stream.cursors.get_mut(&name));
                 if let Some(cursor) = cursor {
@@ -199,21 +193,13 @@ impl RecoveredState {
                 }
             }
             Op::Schedule(number, settings, times) => {
-                if let Some(stream) = self.streams.get_mut(&number) {
-                    let (name, timing) = (settings.name.clone(), settings.timing.clone());
+                let (name, timing) = (settings.name.clone(), settings.timing.clone());
+                self.at(number, |stream| {
                     stream.schedules.set(&name, timing, settings, times);
-                }
+                });
             }
-            Op::ScheduleGone(number, name) => {
-                if let Some(stream) = self.streams.get_mut(&number) {
-                    stream.schedules.remove(&name);
-                }
-            }
-            Op::Beat(number, name, over_us) => {
-                if let Some(stream) = self.streams.get_mut(&number) {
-                    stream.schedules.beaten(&name, over_us);
-                }
-            }
+            Op::ScheduleGone(number, name) => self.at(number, |stream| stream.schedules.remove(&name)),
+            Op::Beat(number, name, over_us) => self.at(number, |stream| stream.schedules.beaten(&name, over_us)),
             Op::Bucket(settings) => drop(self.buckets.insert(settings.name.clone(), StoredConsumer::new(settings))),
             Op::BucketGone(name) => drop(self.buckets.remove(&name)),
             Op::Entry(name, entry) => {

@@ -102,11 +102,6 @@ impl Folder {
         }
         Ok(())
     }
-
-    /// The next beat, as a clock on the wall shows it.
-    pub fn next_beat_us(&self) -> Option<u64> {
-        self.beating.next_us()
-    }
 }
 
 impl Stream {
@@ -133,13 +128,11 @@ impl Stream {
         let new = New {
             subject: message.subject.as_str(),
             key: message.key.as_deref(),
-            id: None,
             headers: &headers,
-            due_us: None,
             ttl_us: message.ttl_us,
-            origin: None,
             beat_us: Some(wall_us),
             payload: &message.payload,
+            ..New::default()
         };
         self.files.log.append(&new, now_us).map_err(|_full| invalid("a beat is never refused"))?;
         self.schedules.beaten(name, wall_us);

@@ -40,7 +40,7 @@ impl Folder {
         self.aging += usize::from(settings.max_age_us.is_some());
         self.streams.insert(
             name.clone(),
-            Stream { number, settings, files, cursors: BTreeMap::new(), schedules: Schedules::new() },
+            Stream { number, settings, files, cursors: BTreeMap::new(), schedules: Schedules::default() },
         );
         self.stream_info(&name)
     }

@@ -193,10 +193,7 @@ impl HomeThread {
         let mut next = self.waiting.next_us();
         if let Some(folder) = &self.folder {
             next = if folder.has_aging() { next.min(self.retire_at_us) } else { next };
-            let due =
-                [folder.next_due_us(), folder.next_consumer_us(), folder.next_bucket_us(), folder.next_lease_us()];
-            let until_beat = |at_us: u64| self.clock.now_us() + at_us.saturating_sub(Clock::wall_us());
-            next = due.into_iter().flatten().chain(folder.next_beat_us().map(until_beat)).fold(next, u64::min);
+            next = next.min(folder.next_us(self.clock.now_us(), Clock::wall_us()));
         }
         next
     }

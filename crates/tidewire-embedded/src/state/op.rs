@@ -4,7 +4,7 @@ use bytes::Bytes;
 use tidewire_backend::home::{
     BucketSettings, Compact, ConsumerSettings, Full, NewMessage, Order, ScheduleSettings, Start, StreamSettings,
 };
-use tidewire_core::stream::consumer::{Change, Dead};
+use tidewire_core::stream::consumer::{Change, Dead, Fault};
 use tidewire_core::stream::keyvalue::Entry;
 use tidewire_core::stream::lease::Granted;
 use tidewire_core::stream::recurrence::Timing;
@@ -203,7 +203,7 @@ fn write_change<'a>(out: &'a mut Writer, change: &Change) -> &'a mut Writer {
         Change::Floor(floor) => out.u8(3).u64(*floor),
         Change::Dead(dead) => {
             out.u8(4).u64(dead.sequence).u64(dead.deliveries.into()).u64(dead.dead_at_us);
-            out.text(&dead.reason).text(&dead.error).text(&dead.traceback)
+            out.text(&dead.reason).text(&dead.fault.error).text(&dead.fault.traceback)
         }
         Change::Requeued(sequence) => out.u8(5).u64(*sequence),
         Change::Dropped(sequence) => out.u8(6).u64(*sequence),
@@ -222,8 +222,7 @@ fn read_change(from: &mut Reader<'_>) -> Read<Change> {
             deliveries: from.u32()?,
             dead_at_us: from.u64()?,
             reason: from.text()?,
-            error: from.text()?,
-            traceback: from.text()?,
+            fault: Fault { error: from.text()?, traceback: from.text()? },
         })),
         5 => Change::Requeued(from.u64()?),
         6 => Change::Dropped(from.u64()?),

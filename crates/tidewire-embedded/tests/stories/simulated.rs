@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tidewire_core::backoff::next_random;
 use tidewire_embedded::disk::{Disk, File};
 
 /// Bytes that a disk writes atomically.
@@ -93,13 +94,8 @@ impl Simulated {
 }
 
 impl Inner {
-    /// SplitMix64.
     fn draw(&mut self, below: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % below
+        next_random(&mut self.random) % below
     }
 
     /// Counts an operation. `Ok(false)`: power is lost in its middle.

@@ -19,7 +19,7 @@ use crate::dead_letters::{DeadLetter, DeadLetters};
 use crate::dispatch::starvation::Starvation;
 use crate::dispatch::{Dispatcher, DispatcherKind};
 use crate::error::{DeadReason, Fault, SpawnError, SubscribeError};
-use crate::statistics::{DispatcherStatistics, Statistics, Timings};
+use crate::statistics::{DispatcherStatistics, Statistics};
 use crate::subjects::publish::{Published, Subscription};
 use crate::timers::timer::Timer;
 use crate::typed::{FunctionOf, Typed};
@@ -426,13 +426,7 @@ fn dispatcher_statistics(
         asleep,
         starved: core.starvation(dispatcher, None),
         throughput: dispatcher.throughput as usize,
-        actors: 0,
-        accepted: 0,
-        handled: 0,
-        failed: 0,
-        dropped: 0,
-        depth: 0,
-        timings: Timings::default(),
+        ..DispatcherStatistics::default()
     };
     for actor in actors.iter().filter(|actor| actor.dispatcher == dispatcher.name) {
         sum.actors += 1;

@@ -28,8 +28,7 @@ const BACKLOG: u32 = 1_024;
 pub struct Listening {
     /// The address, with the real port.
     pub address: Address,
-    begin: Arc<Notify>,
-    end: Arc<Notify>,
+    gates: Gates,
     file: Option<PathBuf>,
 }
 
@@ -57,15 +56,14 @@ impl HubHandle {
     /// [`ListenError`] if the place is taken or not allowed.
     pub fn bind(&self, address: &Address) -> Result<Listening, ListenError> {
         let error = |error| ListenError { address: address.clone(), error };
-        let (begin, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let (shared, wanted) = (Arc::downgrade(&self.shared), address.clone());
-        let gates = Gates { begin: Arc::clone(&begin), end: Arc::clone(&end) };
+        let (shared, wanted, gates) = (Arc::downgrade(&self.shared), address.clone(), Gates::default());
+        let task_gates = gates.clone();
         let frame_max = self.shared.hub.lock().frame_bytes();
         let listening = self.shared.runtime.block_on(async move {
             match &wanted {
                 Address::Unix(path) => {
                     let listener = bind_unix(path).await?;
-                    tokio::spawn(accept_unix(listener, None, shared, gates));
+                    tokio::spawn(accept_unix(listener, None, shared, task_gates));
                     Ok((wanted.clone(), Some(path.clone())))
                 }
                 Address::Tcp { host, .. } if host.is_empty() => Err(io::Error::from(io::ErrorKind::InvalidInput)),
@@ -73,14 +71,14 @@ impl HubHandle {
                     let layers = Layers::of(&wanted, frame_max)?;
                     let listener = of_this_process(TcpListener::bind((host.as_str(), *port)).await?);
                     let port = listener.local_addr()?.port();
-                    tokio::spawn(accept_tcp(listener, layers, shared, gates));
+                    tokio::spawn(accept_tcp(listener, layers, shared, task_gates));
                     Ok((wanted.with_port(port), None))
                 }
             }
         });
         let listening = listening.unwrap_or_else(|| Err(io::Error::other("the thread of links has ended")));
         let (address, file) = listening.map_err(error)?;
-        Ok(Listening { address, begin, end, file })
+        Ok(Listening { address, gates, file })
     }
 
     /// Listens at a Unix socket for processes of this user alone: any other is turned away, root
@@ -91,25 +89,22 @@ impl HubHandle {
     /// [`ListenError`] if the place is not allowed.
     pub fn listen_to_own_user(&self, path: &Path) -> Result<Listening, ListenError> {
         let address = Address::Unix(path.to_owned());
-        let (begin, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let (shared, wanted) = (Arc::downgrade(&self.shared), path.to_owned());
-        let gates = Gates { begin: Arc::clone(&begin), end: Arc::clone(&end) };
+        let (shared, wanted, gates) = (Arc::downgrade(&self.shared), path.to_owned(), Gates::default());
+        let task_gates = gates.clone();
         let listening = self.shared.runtime.block_on(async move {
             let unnamed = wanted.with_extension("new");
             let listener = bind_unix(&unnamed).await?;
             let user = std::fs::metadata(&unnamed)?.uid();
             std::fs::rename(&unnamed, wanted)?;
-            tokio::spawn(accept_unix(listener, Some(user), shared, gates));
+            tokio::spawn(accept_unix(listener, Some(user), shared, task_gates));
             Ok(())
         });
-        match listening.unwrap_or_else(|| Err(io::Error::other("the thread of links has ended"))) {
-            Ok(()) => {
-                let listening = Listening { address, begin, end, file: Some(path.to_owned()) };
-                listening.accept();
-                Ok(listening)
-            }
-            Err(error) => Err(ListenError { address, error }),
+        if let Err(error) = listening.unwrap_or_else(|| Err(io::Error::other("the thread of links has ended"))) {
+            return Err(ListenError { address, error });
         }
+        let listening = Listening { address, gates, file: Some(path.to_owned()) };
+        listening.accept();
+        Ok(listening)
     }
 
     /// Takes in the node of a WebSocket that a server of HTTP has opened with
@@ -129,11 +124,12 @@ impl HubHandle {
 impl Listening {
     /// Lets nodes join here from now on.
     pub fn accept(&self) {
-        self.begin.notify_one();
+        self.gates.begin.notify_one();
     }
 }
 
 /// Signals to the task of one listener.
+#[derive(Clone, Default)]
 struct Gates {
     begin: Arc<Notify>,
     end: Arc<Notify>,
@@ -155,7 +151,7 @@ impl Drop for Listening {
         if let Some(file) = &self.file {
             let _ = std::fs::remove_file(file);
         }
-        self.end.notify_one();
+        self.gates.end.notify_one();
     }
 }
 

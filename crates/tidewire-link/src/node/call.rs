@@ -38,7 +38,7 @@ impl Call {
 
     /// True while the caller waits for the answer.
     pub fn is_open(&self) -> bool {
-        self.link.with(self.key, |session| session.is_open(self.key.id)).unwrap_or(false)
+        self.act(|session, id| session.is_open(id)).unwrap_or(false)
     }
 
     /// True while other exchanges are open on the link: then a frame may wait for others to share
@@ -56,6 +56,7 @@ impl Call {
         let lane = self.message.flags.lane() as u8;
         let payload = self.link.readied(payload);
         let sent = self.act(|session, id| session.reply(id, Flags::NORMAL.in_lane(lane), payload));
+        let sent = sent.unwrap_or(Err(Refused::Over));
         if let Err(refused) = &sent {
             let text = refused.to_string();
             let code = if matches!(refused, Refused::TooLong { .. }) {
@@ -85,35 +86,26 @@ impl Call {
         let payload = self.link.readied(payload);
         let sent = self.act(|session, id| session.answer_item(id, Flags::NORMAL, payload));
         self.link.flush();
-        sent
+        sent.unwrap_or(Err(Refused::Over))
     }
 
     /// Sends no more items, which ends the call.
     pub fn over(mut self) {
         self.answered = true;
-        let _ = self.act(|session, id| {
-            session.answer_over(id);
-            Ok(())
-        });
+        self.act(|session, id| session.answer_over(id));
         self.link.answered(self.key);
         self.link.flush();
     }
 
     /// Takes so many further items from the caller.
     pub fn want_input(&self, items: u32) {
-        let _ = self.act(|session, id| {
-            session.want_input(id, items);
-            Ok(())
-        });
+        self.act(|session, id| session.want_input(id, items));
         self.link.flush();
     }
 
     /// Says that the handler is still at work.
     pub fn alive(&self) {
-        let _ = self.act(|session, id| {
-            session.alive(id);
-            Ok(())
-        });
+        self.act(|session, id| session.alive(id));
         self.link.flush();
     }
 
@@ -132,11 +124,9 @@ impl Call {
         self.link.greeting.payload_bytes
     }
 
-    fn act(
-        &self,
-        act: impl FnOnce(&mut Session<Arc<dyn ReplyWaiter>>, u64) -> Result<(), Refused>,
-    ) -> Result<(), Refused> {
-        self.link.with(self.key, |session| act(session, self.key.id)).unwrap_or(Err(Refused::Over))
+    /// None: the link of the call was lost.
+    fn act<T>(&self, act: impl FnOnce(&mut Session<Arc<dyn ReplyWaiter>>, u64) -> T) -> Option<T> {
+        self.link.with(self.key, |session| act(session, self.key.id))
     }
 }
 

@@ -34,7 +34,7 @@ impl Shared {
             // Each held-back exchange is notified that its call has ended.
             (state.joined.take().is_some(), std::mem::take(&mut state.held_back))
         };
-        self.deliver(events, 0);
+        events.into_iter().for_each(|event| self.tell(event));
         self.idle.tell();
         if was_joined && let Some(on_lost) = &*self.on_lost.lock() {
             on_lost();

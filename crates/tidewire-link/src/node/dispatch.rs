@@ -57,18 +57,12 @@ impl Shared {
                 },
                 Event::Joined(joined) => self.welcomed(joined),
                 Event::Placed(placed) => self.placed(placed, epoch),
-                other => self.tell(other, epoch),
+                other => self.tell(other),
             }
         }
     }
 
-    pub(super) fn deliver(&self, events: Vec<Event<Arc<dyn ReplyWaiter>>>, epoch: u32) {
-        for event in events {
-            self.tell(event, epoch);
-        }
-    }
-
-    fn tell(&self, event: Event<Arc<dyn ReplyWaiter>>, _epoch: u32) {
+    pub(super) fn tell(&self, event: Event<Arc<dyn ReplyWaiter>>) {
         match event {
             Event::Replied(waiting, message) => waiting.replied(message),
             Event::Failed(waiting, number, message) => waiting.failed(Failure { number, message: Some(message) }),
@@ -83,21 +77,9 @@ impl Shared {
                     exchange.cancelled();
                 }
             }
-            Event::Input(message) => {
-                if let Some(exchange) = self.exchange(message.id) {
-                    exchange.input(message);
-                }
-            }
-            Event::InputOver(id) => {
-                if let Some(exchange) = self.exchange(id) {
-                    exchange.input_over();
-                }
-            }
-            Event::Wanted(id, items) => {
-                if let Some(exchange) = self.exchange(id) {
-                    exchange.wanted(items);
-                }
-            }
+            Event::Input(message) => self.at_exchange(message.id, |exchange| exchange.input(message)),
+            Event::InputOver(id) => self.at_exchange(id, |exchange| exchange.input_over()),
+            Event::Wanted(id, items) => self.at_exchange(id, |exchange| exchange.wanted(items)),
             Event::Dropped(why) => {
                 if self.dropped.fetch_add(1, Ordering::Relaxed) == 0 {
                     // A node that sends more of the kind does not fill the log.
@@ -113,8 +95,11 @@ impl Shared {
         }
     }
 
-    fn exchange(&self, id: u64) -> Option<Arc<dyn Exchange>> {
-        self.exchanges.lock().get(&id).cloned()
+    fn at_exchange(&self, id: u64, act: impl FnOnce(&dyn Exchange)) {
+        let exchange = self.exchanges.lock().get(&id).cloned();
+        if let Some(exchange) = exchange {
+            act(&*exchange);
+        }
     }
 
     fn welcomed(&self, joined: Joined) {

@@ -134,7 +134,7 @@ impl Link {
             subscriptions: BTreeMap::new(),
             next_subscription: 1,
             by_id: HashMap::new(),
-            plain: SubjectTree::new(),
+            plain: SubjectTree::default(),
             held_back: Vec::new(),
             welcome: None,
             resume: None,

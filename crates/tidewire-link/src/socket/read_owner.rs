@@ -40,6 +40,7 @@ pub(crate) trait SharedSocket: Send + Sync {
 }
 
 /// Read ownership of a socket.
+#[derive(Default)]
 pub(crate) struct ReadOwner {
     /// The number of the [`Reader`] that reads, or 0: the link thread reads.
     reader: AtomicUsize,
@@ -74,15 +75,7 @@ pub struct OffLoopWaiter(Arc<ReadOwner>);
 
 impl ReadOwner {
     pub fn new(reading: FrameReader) -> Arc<Self> {
-        Arc::new(Self {
-            reader: AtomicUsize::new(0),
-            changed: Notify::new(),
-            off_loop_waiters: AtomicUsize::new(0),
-            was_off_loop: AtomicBool::new(false),
-            offered: AtomicBool::new(false),
-            reading: Mutex::new(Some(reading)),
-            fault: Mutex::new(None),
-        })
+        Arc::new(Self { reading: Mutex::new(Some(reading)), ..Self::default() })
     }
 
     /// True if the link thread reads.

@@ -166,7 +166,7 @@ impl Hub {
             free: Vec::new(),
             names: BTreeMap::new(),
             granted: BTreeMap::new(),
-            tree: SubjectTree::new(),
+            tree: SubjectTree::default(),
             announced: BTreeMap::new(),
             reservations: NameReservations::default(),
             queued: 0,

@@ -1,6 +1,6 @@
 //! Journal records of a consumer: the changes that must survive a crash.
 
-use super::{Consumer, Pending, Stage};
+use super::{Consumer, Fault, Pending, Stage};
 
 /// A change of a consumer's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,10 +48,8 @@ pub struct Dead {
     pub dead_at_us: u64,
     /// Why.
     pub reason: String,
-    /// The last error, in a line.
-    pub error: String,
-    /// The traceback of the error.
-    pub traceback: String,
+    /// The last error.
+    pub fault: Fault,
 }
 
 impl Change {

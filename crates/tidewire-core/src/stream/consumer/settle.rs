@@ -2,29 +2,47 @@
 
 use super::{Change, Consumer, Dead, Stage};
 
-/// The result of a delivery.
+/// The possible results of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settlement {
-    /// The event was handled.
+    /// The event was handled, and is never delivered again.
     Ack,
-    /// The handler failed.
+    /// The handler failed: deliver the event again after a delay (`None`: as `backoff_us` says).
+    /// After the last delivery the event becomes a dead letter.
     Nak {
-        /// Instead of the backoff.
+        /// Instead of what `backoff_us` says.
         delay_us: Option<u64>,
-        /// The error in a line, and its traceback.
-        fault: Option<(String, String)>,
+        /// The error of the handler.
+        fault: Option<Fault>,
     },
-    /// The event can't be handled.
+    /// The event can't be handled: it becomes a dead letter at once.
     Term {
-        /// Why.
+        /// Why, in words.
         reason: String,
-        /// The error in a line, and its traceback.
-        fault: Option<(String, String)>,
+        /// The error of the handler.
+        fault: Option<Fault>,
     },
-    /// The handler is still working.
+    /// The handler is still working: the ack wait begins anew.
     Working,
-    /// The delivery was not begun: the event is ready again, and the delivery does not count.
+    /// Nobody has begun with the event: deliver it again at once. The delivery does not count. A
+    /// storage backend without the capability `Release` counts it as one that failed.
     Release,
+}
+
+/// An error that a handler raised.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fault {
+    /// In one line.
+    pub error: String,
+    /// The traceback; may be empty.
+    pub traceback: String,
+}
+
+impl Fault {
+    /// An error without a traceback.
+    pub fn new(error: impl Into<String>) -> Self {
+        Self { error: error.into(), traceback: String::new() }
+    }
 }
 
 /// The delivery was settled before, or its event was given to another since.
@@ -44,10 +62,7 @@ impl Consumer {
         let out = matches!(stage, Stage::Out { .. });
         match how {
             Settlement::Ack => self.finish(sequence, now_us),
-            Settlement::Term { reason, fault } => {
-                let (error, traceback) = fault.unwrap_or_default();
-                self.bury(sequence, &reason, error, traceback, now_us);
-            }
+            Settlement::Term { reason, fault } => self.bury(sequence, &reason, fault.unwrap_or_default(), now_us),
             Settlement::Nak { delay_us, fault } if out => self.fail(sequence, delay_us, fault, now_us),
             Settlement::Working if out => {
                 let until_us = now_us.saturating_add(self.options.ack_wait_us);
@@ -70,13 +85,11 @@ impl Consumer {
     }
 
     /// A delivery has failed: the next one comes after a delay, or it was the last.
-    pub(super) fn fail(&mut self, sequence: u64, delay_us: Option<u64>, fault: Option<(String, String)>, now_us: u64) {
+    pub(super) fn fail(&mut self, sequence: u64, delay_us: Option<u64>, fault: Option<Fault>, now_us: u64) {
         let deliveries = self.pending[&sequence].deliveries;
         if self.options.max_deliver > 0 && deliveries >= self.options.max_deliver {
-            let (error, traceback) = fault.unwrap_or_else(|| {
-                (format!("no ack within {} s", self.options.ack_wait_us as f64 / 1_000_000.0), String::new())
-            });
-            self.bury(sequence, "max_deliver", error, traceback, now_us);
+            let no_ack = || Fault::new(format!("no ack within {} s", self.options.ack_wait_us as f64 / 1_000_000.0));
+            self.bury(sequence, "max_deliver", fault.unwrap_or_else(no_ack), now_us);
             return;
         }
         let due_us = now_us.saturating_add(delay_us.unwrap_or_else(|| self.backoff_us(deliveries)));
@@ -92,10 +105,10 @@ impl Consumer {
     }
 
     /// Turns an event into a dead letter.
-    pub(super) fn bury(&mut self, sequence: u64, reason: &str, error: String, traceback: String, now_us: u64) {
+    pub(super) fn bury(&mut self, sequence: u64, reason: &str, fault: Fault, now_us: u64) {
         let deliveries = self.pending[&sequence].deliveries;
         let reason = reason.to_owned();
-        let dead = Dead { sequence, deliveries, dead_at_us: now_us, reason, error, traceback };
+        let dead = Dead { sequence, deliveries, dead_at_us: now_us, reason, fault };
         self.lay_down(dead.clone());
         self.tell(Change::Dead(Box::new(dead)));
         self.finish(sequence, now_us);

@@ -8,7 +8,7 @@ use tidewire_core::rpc::balancer::{Balancer, Ended, Policy};
 const QUICKEST: Policy = Policy::LowestLatency { explore: 0.0 };
 
 fn balancer(ids: &[&str]) -> Balancer<()> {
-    let mut made = Balancer::new();
+    let mut made = Balancer::default();
     assert!(ids.iter().all(|id| made.add(*id, ()).is_ok()));
     made
 }
@@ -115,7 +115,7 @@ proptest! {
     /// and was not refused. The least busy one is chosen, and calls are counted.
     #[test]
     fn a_call_goes_to_one_that_is_there(steps in proptest::collection::vec(step(), 0..200)) {
-        let mut balancer = Balancer::new();
+        let mut balancer = Balancer::default();
         let mut known = Vec::<(u8, u64)>::new();
         for step in steps {
             match step {
@@ -157,7 +157,7 @@ proptest! {
     /// Among equal ones each gets as many calls as the others, and each is reached by chance too.
     #[test]
     fn calls_are_spread(count in 1_usize..9, seed in any::<u64>()) {
-        let mut balancer = Balancer::new();
+        let mut balancer = Balancer::default();
         (0..count).for_each(|id| assert!(balancer.add(id.to_string(), id).is_ok()));
         let mut dice = dice_of(seed);
         let mut counts = vec![(0_u32, 0_u32); count];

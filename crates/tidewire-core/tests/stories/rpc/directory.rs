@@ -62,7 +62,7 @@ fn arrives(hub: &mut Hub, directory: &mut Directory<u8, u8>, seen: &mut All) {
 proptest! {
     #[test]
     fn a_directory_that_has_read_every_update_equals_that_of_the_hub(steps in prop::collection::vec(step(), 0..60)) {
-        let (mut hub, mut directory, mut seen) = (Hub::default(), Directory::new(), All::new());
+        let (mut hub, mut directory, mut seen) = (Hub::default(), Directory::default(), All::new());
         for step in steps {
             match step {
                 Step::Comes(key, value) => {
@@ -111,7 +111,7 @@ proptest! {
 
 #[test]
 fn forgotten_entries_are_told_again() {
-    let mut directory = Directory::new();
+    let mut directory = Directory::default();
     assert_eq!(directory.came("a", 1), [Change::Came("a", 1)]);
     let again = directory.ask();
     assert_eq!(directory.listed(again, [("a", 1)]), []);
@@ -122,7 +122,7 @@ fn forgotten_entries_are_told_again() {
 
 #[test]
 fn a_list_that_was_asked_for_before_changes_were_lost_makes_nothing_current() {
-    let mut directory = Directory::<u8, u8>::new();
+    let mut directory = Directory::<u8, u8>::default();
     let number = directory.ask();
     directory.missed();
     assert_eq!(directory.listed(number, []), []);

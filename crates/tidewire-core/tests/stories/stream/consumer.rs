@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
 use proptest::prelude::*;
-use tidewire_core::stream::consumer::{Change, Consumer, Delivered, Options, Settlement, Stale};
+use tidewire_core::stream::consumer::{Change, Consumer, Delivered, Fault, Options, Settlement, Stale};
 
 const SECOND: u64 = 1_000_000;
 
@@ -21,7 +21,10 @@ fn options() -> Options {
 }
 
 fn nak(delay_us: Option<u64>) -> Settlement {
-    Settlement::Nak { delay_us, fault: Some(("ValueError: no".to_owned(), "line 7".to_owned())) }
+    Settlement::Nak {
+        delay_us,
+        fault: Some(Fault { error: "ValueError: no".to_owned(), traceback: "line 7".to_owned() }),
+    }
 }
 
 /// Takes what is ready: sequences and deliveries.

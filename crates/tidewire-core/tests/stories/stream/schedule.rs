@@ -221,7 +221,7 @@ fn an_invalid_timing_is_refused_with_field_value_and_fix() {
 // Promises: P17.17.
 #[test]
 fn many_missed_beats_are_one() {
-    let mut schedules = Schedules::new();
+    let mut schedules = Schedules::default();
     let every = |seconds: u64| Timing::new(&format!("@every {seconds}s"), "UTC").expect("an interval");
     schedules.set("a", every(10), 'a', (0, 0));
     schedules.set("b", every(4), 'b', (0, 0));

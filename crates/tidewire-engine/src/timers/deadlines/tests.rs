@@ -15,7 +15,7 @@ fn put(deadlines: &Deadlines, at: u64) -> DeadlineKey {
 #[test]
 fn only_what_is_still_there_when_the_first_is_due_moves_and_it_moves_once() {
     let deadlines = Deadlines::new();
-    let mut wheel = tidewire_core::wheel::Wheel::new();
+    let mut wheel = tidewire_core::wheel::Wheel::default();
     let gone = put(&deadlines, 10);
     let left_keys: Vec<_> = (0..1_000).map(|n| put(&deadlines, 20 + n)).collect();
     assert!(matches!(deadlines.remove(gone), CancelOutcome::Over));
