@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_nats::connection::State;
 use async_nats::{Client, ConnectError, ConnectErrorKind, Event, HeaderMap, Message, Request};
-use async_nats::{RequestErrorKind, StatusCode};
+use async_nats::{RequestErrorKind, StatusCode, Subscriber};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult};
@@ -38,6 +38,25 @@ pub(crate) enum Failure {
     Refused { code: u64, words: String },
     /// It did not answer, or not so that it can be read.
     Away(HomeError),
+}
+
+/// A subscription for replies to requests. The number of a request is the last token of its reply
+/// subject.
+#[derive(Debug)]
+pub(crate) struct ReplyInbox {
+    pub inbox: String,
+    pub messages: Subscriber,
+    pub number: u64,
+    pub lost: watch::Receiver<u64>,
+}
+
+impl ReplyInbox {
+    pub async fn new(connection: &Connection) -> HomeResult<Self> {
+        let inbox = connection.client.new_inbox();
+        let messages = connection.client.subscribe(format!("{inbox}.*")).await;
+        let messages = messages.map_err(|error| connection.away(&error.to_string()))?;
+        Ok(Self { inbox, messages, number: 0, lost: connection.losses() })
+    }
 }
 
 impl Connection {

@@ -47,8 +47,7 @@ impl Consumers {
         if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(Arc::clone(known));
         }
-        names::check("stream", stream)?;
-        names::check("consumer", consumer)?;
+        names::check_consumer(stream, consumer)?;
         let info = ask(shared, stream, consumer).await?;
         Ok(self.learn(stream, &read(&info)))
     }
@@ -59,12 +58,10 @@ pub(crate) async fn create(shared: &Shared, stream: &str, settings: ConsumerSett
     names::check("stream", stream)?;
     check(&shared.connection, &settings)?;
     let known = shared.streams.find(&shared.connection, stream).await?;
-    if let Some(info) = found(shared, stream, &settings.name).await? {
-        same(&shared.connection, read(&info).difference(&settings))?;
-        shared.consumers.learn(stream, &settings);
-        return described(shared, stream, &info).await;
-    }
-    let info = make(shared, stream, &known, &settings).await?;
+    let info = match found(shared, stream, &settings.name).await? {
+        Some(info) => info,
+        None => make(shared, stream, &known, &settings).await?,
+    };
     same(&shared.connection, read(&info).difference(&settings))?;
     shared.consumers.learn(stream, &settings);
     described(shared, stream, &info).await
@@ -72,8 +69,7 @@ pub(crate) async fn create(shared: &Shared, stream: &str, settings: ConsumerSett
 
 /// The state of a consumer.
 pub(crate) async fn info(shared: &Shared, stream: &str, consumer: &str) -> HomeResult<ConsumerInfo> {
-    names::check("stream", stream)?;
-    names::check("consumer", consumer)?;
+    names::check_consumer(stream, consumer)?;
     let info = ask(shared, stream, consumer).await?;
     described(shared, stream, &info).await
 }
@@ -110,8 +106,7 @@ pub(crate) async fn list(shared: &Shared, stream: &str) -> HomeResult<Vec<Consum
 
 /// Deletes a consumer with its dead letters and its events to be redelivered.
 pub(crate) async fn delete(shared: &Shared, stream: &str, consumer: &str) -> HomeResult<()> {
-    names::check("stream", stream)?;
-    names::check("consumer", consumer)?;
+    names::check_consumer(stream, consumer)?;
     remove(shared, stream, consumer).await?;
     let purge = async |of: String, filter: String| {
         let purged = shared.connection.api(&format!("STREAM.PURGE.{of}"), &json!({"filter": filter})).await;
@@ -128,8 +123,7 @@ pub(crate) async fn delete(shared: &Shared, stream: &str, consumer: &str) -> Hom
 
 /// Moves a consumer: the server has no such step, so that the consumer is recreated.
 pub(crate) async fn seek(shared: &Shared, stream: &str, consumer: &str, start: Start) -> HomeResult<()> {
-    names::check("stream", stream)?;
-    names::check("consumer", consumer)?;
+    names::check_consumer(stream, consumer)?;
     let info = ask(shared, stream, consumer).await?;
     let known = shared.streams.find(&shared.connection, stream).await?;
     let settings = ConsumerSettings { start, ..read(&info) };
@@ -161,8 +155,7 @@ pub(crate) async fn resume(shared: &Shared, stream: &str, consumer: &str) -> Hom
 }
 
 async fn set_pause(shared: &Shared, stream: &str, consumer: &str, body: &Value) -> HomeResult<()> {
-    names::check("stream", stream)?;
-    names::check("consumer", consumer)?;
+    names::check_consumer(stream, consumer)?;
     let set = shared.connection.api(&format!("CONSUMER.PAUSE.{stream}.{consumer}"), body).await;
     set.map(|_| ()).map_err(|failure| failure.of_consumer(&shared.connection, stream, consumer))
 }
@@ -356,7 +349,7 @@ fn check(connection: &Connection, settings: &ConsumerSettings) -> HomeResult<()>
     }
     let filter = widest(&settings.filter);
     for (at, left) in filter.iter().enumerate() {
-        if let Some(right) = filter[at + 1..].iter().find(|right| overlap(left, right)) {
+        if let Some(right) = filter[at + 1..].iter().find(|right| left.overlaps(right)) {
             let words = format!(
                 "filter: {left} and {right} select some of the same subjects, which NATS refuses: write others"
             );
@@ -364,18 +357,6 @@ fn check(connection: &Connection, settings: &ConsumerSettings) -> HomeResult<()>
         }
     }
     Ok(())
-}
-
-/// True if there are subjects that both select.
-fn overlap(left: &Pattern, right: &Pattern) -> bool {
-    let (mut left, mut right) = (left.tokens(), right.tokens());
-    loop {
-        match (left.next(), right.next()) {
-            (Some(">"), Some(_)) | (Some(_), Some(">")) | (None, None) => return true,
-            (Some(one), Some(other)) if one == other || one == "*" || other == "*" => (),
-            _ => return false,
-        }
-    }
 }
 
 impl Failure {

@@ -39,18 +39,7 @@ impl AckSubject {
 
 /// The event of a message of a stream. A redelivered message has its original event.
 pub(crate) fn event(message: Message, sequence: u64, time_us: u64) -> Option<Event> {
-    let Some(headers) = message.headers else {
-        let subject = Subject::new(&message.subject).ok()?;
-        return Some(Event {
-            sequence,
-            time_us,
-            subject,
-            payload: message.payload,
-            key: None,
-            id: None,
-            headers: vec![],
-        });
-    };
+    let headers = message.headers.unwrap_or_default();
     let text = |name: &str| headers.get(name).map(|value| value.as_str().to_owned());
     let (sequence, time_us, subject) = text(ORIGIN).and_then(|origin| read_origin(&origin)).unwrap_or((
         sequence,
@@ -162,13 +151,9 @@ pub(crate) const fn weight(message: &NewMessage) -> u64 {
 /// An event as the message that it came from.
 pub(crate) fn again(event: &Event) -> NewMessage {
     NewMessage {
-        subject: event.subject.clone(),
-        payload: Bytes::clone(&event.payload),
         key: event.key.clone(),
-        id: None,
         headers: event.headers.clone(),
-        deliver_at_us: None,
-        ttl_us: None,
+        ..NewMessage::new(event.subject.clone(), Bytes::clone(&event.payload))
     }
 }
 

@@ -32,6 +32,11 @@ pub(crate) fn check(what: &str, name: &str) -> HomeResult<()> {
     Err(HomeError::new(HomeErrorKind::Invalid, format!("{what}: {name:?} is no name: {fix}")))
 }
 
+/// Checks the names of a consumer and its stream.
+pub(crate) fn check_consumer(stream: &str, consumer: &str) -> HomeResult<()> {
+    check("stream", stream).and_then(|()| check("consumer", consumer))
+}
+
 /// True for streams of users: neither buckets nor private streams of another stream.
 pub(crate) fn is_stream(name: &str) -> bool {
     check("stream", name).is_ok() && !name.starts_with("KV_") && !name.starts_with("OBJ_")

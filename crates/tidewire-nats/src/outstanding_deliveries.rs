@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use async_nats::{Subject, Subscriber};
-use tokio::sync::watch;
+use async_nats::Subject;
+
+use crate::connection::ReplyInbox;
 
 /// Deliveries of one consumer that are noted. A consumer has fewer out, if it is one of ours.
 const NOTED: usize = 65_536;
@@ -28,7 +29,7 @@ type Of = (String, String);
 pub(crate) struct OutstandingDeliveries {
     handed: Mutex<HashMap<Of, BTreeMap<u64, OutstandingDelivery>>>,
     tickets: AtomicU64,
-    pub boxes: Mutex<Vec<Answers>>,
+    pub boxes: Mutex<Vec<ReplyInbox>>,
 }
 
 impl OutstandingDeliveries {
@@ -66,13 +67,4 @@ impl OutstandingDeliveries {
         let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|(of, name), _| of != stream || consumer.is_some_and(|consumer| consumer != name));
     }
-}
-
-/// A subscription on which the server answers.
-#[derive(Debug)]
-pub(crate) struct Answers {
-    pub inbox: String,
-    pub messages: Subscriber,
-    pub number: u64,
-    pub lost: watch::Receiver<u64>,
 }

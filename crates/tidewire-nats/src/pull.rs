@@ -13,10 +13,9 @@ use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::json;
 use tidewire_backend::home::{Delivery, HomeError, HomeErrorKind, HomeResult};
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, ReplyInbox};
 
 /// Time that a reply may take beyond the wait of the server.
 const MARGIN: Duration = Duration::from_secs(2);
@@ -63,12 +62,7 @@ pub(crate) enum End {
 
 /// A subscription for one pull at a time.
 #[derive(Debug)]
-pub(crate) struct Puller {
-    inbox: String,
-    messages: Subscriber,
-    number: u64,
-    lost: watch::Receiver<u64>,
-}
+pub(crate) struct Puller(ReplyInbox);
 
 /// Pullers of consumers that are not in use.
 #[derive(Debug, Default)]
@@ -138,10 +132,7 @@ impl Pullers {
 
 impl Puller {
     pub async fn new(connection: &Connection) -> HomeResult<Self> {
-        let inbox = connection.client.new_inbox();
-        let messages = connection.client.subscribe(format!("{inbox}.*")).await;
-        let messages = messages.map_err(|error| connection.away(&error.to_string()))?;
-        Ok(Self { inbox, messages, number: 0, lost: connection.losses() })
+        ReplyInbox::new(connection).await.map(Self)
     }
 
     /// Requests messages, and receives them until the server reports the end.
@@ -153,14 +144,14 @@ impl Puller {
         pull: Pull,
         taken: &mut Vec<Message>,
     ) -> End {
-        self.lost.mark_unchanged();
+        self.0.lost.mark_unchanged();
         // The driver would send the request once it is connected again: the server would deliver to
         // a subscription that nobody reads any more.
         if !connection.is_up() {
             return End::Away(connection.away("there is no connection"));
         }
-        self.number += 1;
-        let inbox = format!("{}.{}", self.inbox, self.number);
+        self.0.number += 1;
+        let inbox = format!("{}.{}", self.0.inbox, self.0.number);
         let mut body = json!({"batch": pull.messages});
         if pull.bytes > 0 {
             body["max_bytes"] = json!(pull.bytes);
@@ -184,8 +175,8 @@ impl Puller {
         let wanted = taken.len() + pull.messages as usize;
         while taken.len() < wanted {
             let message = tokio::select! {
-                message = timeout_at(until, self.messages.next()) => message,
-                Ok(()) = self.lost.changed() => return End::Away(connection.away("the connection was lost")),
+                message = timeout_at(until, self.0.messages.next()) => message,
+                Ok(()) = self.0.lost.changed() => return End::Away(connection.away("the connection was lost")),
             };
             match message {
                 Err(_) => return End::Away(connection.away("a pull was not answered")),
@@ -203,12 +194,12 @@ impl Puller {
 
     /// Ends the request at the server, and takes the messages that were on their way.
     pub async fn close(mut self, connection: &Connection, taken: &mut Vec<Message>) {
-        if unsubscribe(&mut self.messages).await.is_err() {
+        if unsubscribe(&mut self.0.messages).await.is_err() {
             return;
         }
         let passed = connection.client.request(connection.subject("INFO"), Bytes::new());
         drop(timeout(CLOSE_TIMEOUT, passed).await);
-        while let Some(Some(message)) = self.messages.next().now_or_never() {
+        while let Some(Some(message)) = self.0.messages.next().now_or_never() {
             if message.status.is_none() {
                 taken.push(message);
             }

@@ -131,13 +131,10 @@ fn read(stored: &Stored) -> Option<ScheduleInfo> {
     let event = message::event(stored.message.clone(), stored.sequence, stored.time_us)?;
     let seconds = text(BEAT_TTL).and_then(|ttl| ttl.strip_suffix('s')?.parse::<u64>().ok());
     let message = NewMessage {
-        subject: Subject::new(&text(TARGET)?).ok()?,
-        payload: event.payload,
         key: event.key,
-        id: None,
         headers: event.headers.into_iter().filter(|(name, _)| name != SCHEDULE_HEADER).collect(),
-        deliver_at_us: None,
         ttl_us: seconds.map(|seconds| seconds * SECOND_US),
+        ..NewMessage::new(Subject::new(&text(TARGET)?).ok()?, event.payload)
     };
     let next_us = timing.next_us(rounded(stored.time_us), clock::now_us());
     let name = stored.message.subject.rsplit('.').next()?.to_owned();

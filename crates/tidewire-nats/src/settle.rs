@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use tidewire_backend::home::{ConsumerSettings, Fault, HomeErrorKind, HomeResult, Settle, Settlement};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, ReplyInbox};
 use crate::dead_letters;
-use crate::outstanding_deliveries::{Answers, OutstandingDelivery};
+use crate::outstanding_deliveries::OutstandingDelivery;
 use crate::shared::Shared;
 
 const RETRY_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
@@ -136,7 +136,7 @@ async fn say(shared: &Shared, steps: &[Step]) -> Vec<bool> {
         let idle = shared.out.boxes.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let answers = match idle {
             Some(answers) => Ok(answers),
-            None => Answers::new(connection).await,
+            None => ReplyInbox::new(connection).await,
         };
         if let Ok(mut answers) = answers {
             answers.round(connection, steps, &mut confirmed, until).await;
@@ -153,14 +153,7 @@ async fn say(shared: &Shared, steps: &[Step]) -> Vec<bool> {
     confirmed
 }
 
-impl Answers {
-    async fn new(connection: &Connection) -> HomeResult<Self> {
-        let inbox = connection.client.new_inbox();
-        let messages = connection.client.subscribe(format!("{inbox}.*")).await;
-        let messages = messages.map_err(|error| connection.away(&error.to_string()))?;
-        Ok(Self { inbox, messages, number: 0, lost: connection.losses() })
-    }
-
+impl ReplyInbox {
     /// Sends unconfirmed settlements, and takes the replies.
     async fn round(&mut self, connection: &Connection, steps: &[Step], confirmed: &mut [bool], until: Instant) {
         self.lost.mark_unchanged();

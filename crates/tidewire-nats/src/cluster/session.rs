@@ -10,7 +10,7 @@ use super::envelope::{Envelope, What};
 pub(super) const WINDOW: u64 = 4 << 20;
 
 /// One side of a session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Session {
     me: u32,
     own: u64,
@@ -49,18 +49,7 @@ pub(super) enum Received {
 impl Session {
     /// A side that has not heard of the other one.
     pub fn new(me: u32, token: u64) -> Self {
-        Self {
-            me,
-            own: token,
-            theirs: None,
-            open: false,
-            sent: 0,
-            sent_bytes: 0,
-            acked_bytes: 0,
-            received: 0,
-            taken_bytes: 0,
-            reported_bytes: 0,
-        }
+        Self { me, own: token, ..Self::default() }
     }
 
     pub fn own(&self) -> u64 {

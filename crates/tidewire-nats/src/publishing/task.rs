@@ -290,8 +290,7 @@ impl Task {
         current.index += 1;
         let (stream, known, batch) = (Arc::clone(&current.stream), Arc::clone(&current.known), current.batch.clone());
         match self.prepare(call, index, stream, known, message, batch) {
-            Ok(Some(sent)) => self.send(sent).await,
-            Ok(None) => (),
+            Ok(sent) => self.send(sent).await,
             Err(error) => self.begun.finish(call, index, Err(error)),
         }
     }
@@ -305,7 +304,7 @@ impl Task {
         known: Arc<CachedStream>,
         message: NewMessage,
         batch: Option<(String, usize)>,
-    ) -> HomeResult<Option<Sent>> {
+    ) -> HomeResult<Sent> {
         self.check(&known, &stream, &message)?;
         let mut headers = message::headers(&message, known.dedupe)?;
         let mut subject = self.subject(message.subject.as_str());
@@ -333,7 +332,7 @@ impl Task {
             }
         }
         let now = Instant::now();
-        let sent = Sent {
+        Ok(Sent {
             call,
             index,
             stream,
@@ -345,8 +344,7 @@ impl Task {
             since: now,
             until: now + self.connection.settings.request_timeout,
             batch: batch.as_ref().map_or(1, |(_, count)| if last { *count } else { 0 }),
-        };
-        Ok(Some(sent))
+        })
     }
 
     /// The subject as the driver takes it. Most messages go where the one before went.
