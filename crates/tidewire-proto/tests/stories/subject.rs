@@ -125,3 +125,10 @@ proptest! {
         prop_assert_eq!(parsed.matches_str(&subject), selects(&ours, &theirs));
     }
 }
+
+#[test]
+fn patterns_overlap_when_a_subject_fits_both() {
+    let overlap = |left: &str, right: &str| Pattern::new(left).unwrap().overlaps(&Pattern::new(right).unwrap());
+    assert!(overlap("a.*.c", "a.b.*") && overlap("a.>", "a.b") && overlap("*.b", "a.*"));
+    assert!(!overlap("a.b", "a.c") && !overlap("a", "a.>") && !overlap("a.*", "a.*.c"));
+}
