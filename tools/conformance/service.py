@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import tidewire as tw
 
@@ -50,6 +51,37 @@ class Test(tw.Service, visibility="public"):
         """Report three steps."""
         yield from ("0/100", "50/100", "100/100")
 
+    @tw.method
+    def embedded_resource(self) -> dict[str, Any]:
+        """Return a resource."""
+        return _resource("test://embedded-resource", "This is an embedded resource content.")
+
+    @tw.method
+    def multiple_content_types(self) -> list[Any]:
+        """Return a text, a picture and a resource."""
+        return ["Multiple content types test:", PIXEL, _resource("test://mixed-content-resource", "data")]
+
+    @tw.method(prompt=True)
+    def simple_prompt(self) -> str:
+        """Return a message."""
+        return "This is a simple prompt for testing."
+
+    @tw.method(prompt=True)
+    def prompt_with_arguments(self, arg1: str, arg2: str) -> str:
+        """Return a message with the arguments."""
+        return f"Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"
+
+    @tw.method(prompt=True, name="prompt_with_embedded_resource")
+    def prompt_with_resource(self, resourceUri: str) -> list[Any]:
+        """Return a resource, and a message."""
+        resource = _resource(resourceUri, "Embedded resource content for testing.")
+        return [{"role": "user", "content": resource}, "Please process the embedded resource above."]
+
+    @tw.method(prompt=True)
+    def prompt_with_image(self) -> list[Any]:
+        """Return a picture, and a message."""
+        return [PIXEL, "Please analyze the image above."]
+
 
 class JsonSchema(tw.Service, visibility="public"):
     """Has a parameter with a schema of its own."""
@@ -58,6 +90,10 @@ class JsonSchema(tw.Service, visibility="public"):
     def tool(self, name: str = "", address: address | None = None) -> str:
         """Return the name."""
         return name
+
+
+def _resource(uri: str, text: str) -> dict[str, Any]:
+    return {"type": "resource", "resource": {"uri": uri, "mimeType": "text/plain", "text": text}}
 
 
 async def serve(node: tw.Node) -> None:
