@@ -406,6 +406,12 @@ impl Method {
         self
     }
 
+    /// Says that the result is messages for a language model: MCP clients get it as a prompt.
+    pub fn prompt(mut self) -> Self {
+        self.info.prompt = true;
+        self
+    }
+
     /// Default timeout of a call. Callers of other nodes learn of it; 30 s by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         let checked = check_timeout(timeout);
