@@ -21,7 +21,7 @@ use crate::connection::{Connection, Open};
 use crate::counts::Route;
 use crate::problem::Problem;
 use crate::shared::Shared;
-use crate::{calls, documents, mcp, subjects};
+use crate::{calls, commands, documents, mcp, subjects};
 
 /// A request without its body.
 pub(crate) struct RequestHead {
@@ -72,6 +72,7 @@ pub(crate) async fn answer(
 fn route_of(path: &str) -> Route {
     match path.split('/').nth(1).unwrap_or_default() {
         "services" => Route::Services,
+        "commands" => Route::Commands,
         "subjects" => Route::Subjects,
         "mcp" => Route::Mcp,
         _ => Route::Documents,
@@ -85,6 +86,7 @@ async fn routed(shared: &Arc<Shared>, route: Route, parts: Parts, body: Incoming
     }
     match route {
         Route::Services => calls::answer(shared, &head, body).await,
+        Route::Commands => commands::answer(shared, &head, body).await,
         Route::Subjects => subjects::answer(shared, &head, body).await,
         Route::Mcp => mcp::answer(shared, &head, body).await,
         Route::Documents => documents::answer(shared, &head).await,
@@ -150,7 +152,8 @@ fn share(shared: &Shared, origin: Option<&HeaderValue>, headers: &mut HeaderMap)
     });
     if let Some(origin) = shown {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("retry-after, www-authenticate"));
+        headers
+            .insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("location, retry-after, www-authenticate"));
     }
 }
 

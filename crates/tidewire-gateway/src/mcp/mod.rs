@@ -4,6 +4,7 @@
 //! A session is a name alone: clients that have one can cancel their calls. Version 2026-07-28 has
 //! no sessions; there a client cancels by closing its request.
 
+mod commands;
 mod events;
 mod names;
 mod resources;
@@ -234,8 +235,7 @@ impl Request {
     async fn instructions(&self) -> Result<String, Problem> {
         let services = self.shared.catalog.services().await?;
         let access = &self.shared.access;
-        let may =
-            |one: &&Service| one.info.methods.iter().any(|method| self.caller.may_call(access, one, &method.name));
+        let may = |one: &&Service| one.callable().any(|method| self.caller.may_call(access, one, &method.name));
         let lines = services.values().filter(may).map(|one| format!("{}: {}", one.info.name, one.info.description));
         let first = "Each tool calls a method of a service: SERVICE-METHOD.".to_owned();
         Ok([first].into_iter().chain(lines.take(50)).collect::<Vec<_>>().join("\n"))

@@ -11,6 +11,7 @@ use serde_json::{Value as Json, json};
 use tidewire_node::values::Value;
 use tidewire_node::{Error, MethodInfo};
 
+use super::commands;
 use super::events::notification;
 use super::names::tool_name;
 use super::{Fault, Request, WRONG_PARAMETERS};
@@ -44,9 +45,15 @@ struct Call<'a> {
 
 pub(super) async fn list(request: &Request, params: &Json) -> Result<Result<Json, Fault>, Problem> {
     let services = request.shared.catalog.services().await?;
-    let all = allowed(request, &services).into_iter();
-    let tools = all.map(|(name, service, method)| (tool(&name, service, method), name));
-    Ok(page(params, "tools", tools))
+    let all = allowed(request, &services);
+    let has_commands = all.iter().any(|(_, service, method)| service.command(&method.name).is_some());
+    let mut tools: Vec<_> =
+        all.into_iter().map(|(name, service, method)| (tool(&name, service, method), name)).collect();
+    if has_commands {
+        tools.extend(commands::tools());
+        tools.sort_by(|(_, one), (_, other)| one.cmp(other));
+    }
+    Ok(page(params, "tools", tools.into_iter()))
 }
 
 /// A page of a list that is sorted by names, of which a cursor is the last one of the page before.
@@ -86,7 +93,7 @@ pub(super) async fn fingerprint(request: &Request) -> Result<u64, Error> {
 }
 
 fn methods(services: &Services) -> impl Iterator<Item = (&Service, &MethodInfo)> {
-    services.values().flat_map(|service| service.info.methods.iter().map(move |method| (service, method)))
+    services.values().flat_map(|service| service.callable().map(move |method| (service, method)))
 }
 
 fn name_of(service: &Service, method: &MethodInfo) -> String {
@@ -99,10 +106,15 @@ fn tool(name: &str, service: &Service, method: &MethodInfo) -> Json {
         schema = json!({ "type": "object" });
     }
     let title = format!("{}.{}", service.info.name, method.name);
-    let description = match method.description.as_str() {
+    let mut description = match method.description.as_str() {
         "" => format!("Calls {title}. {}", service.info.description).trim_end().to_owned(),
         said => said.to_owned(),
     };
+    let is_command = service.command(&method.name).is_some();
+    if is_command {
+        description.push_str(" It is long work: the tool starts it, and returns its id.");
+        schema = commands::with_options(schema, service, method);
+    }
     let mut tool = json!({
         "name": name,
         "title": title,
@@ -110,7 +122,7 @@ fn tool(name: &str, service: &Service, method: &MethodInfo) -> Json {
         "inputSchema": schema,
         "annotations": { "title": title, "idempotentHint": method.idempotent, "readOnlyHint": method.safe },
     });
-    if let Some(schema) = output_schema(method) {
+    if let Some(schema) = output_schema(method).filter(|_| !is_command) {
         tool["outputSchema"] = schema;
     }
     tool
@@ -135,11 +147,12 @@ fn output_schema(method: &MethodInfo) -> Option<Json> {
     Some(schema)
 }
 
-/// True if the tool that a call names returns a stream.
+/// True if the tool that a call names returns a stream, or starts a command.
 pub(super) async fn is_stream(request: &Request, params: &Json) -> Result<bool, Problem> {
     let services = request.shared.catalog.services().await?;
     let is_named = |service: &Service, method: &MethodInfo| params["name"] == name_of(service, method);
-    Ok(methods(&services).any(|(service, method)| method.stream && is_named(service, method)))
+    let reports = |service: &Service, method: &MethodInfo| method.stream || service.command(&method.name).is_some();
+    Ok(methods(&services).any(|(service, method)| reports(service, method) && is_named(service, method)))
 }
 
 pub(super) async fn call(
@@ -151,6 +164,9 @@ pub(super) async fn call(
     let Some(call) = call else {
         return Ok(Err(Fault(WRONG_PARAMETERS, "params: give the name of a tool, and arguments".to_owned())));
     };
+    if let Some(told) = commands::told(request, &call.name, call.arguments).await {
+        return Ok(Ok(told.map_or_else(|problem| failed(&problem), |state| content(state.to_string().into_bytes()))));
+    }
     let services = request.shared.catalog.services().await?;
     let found = methods(&services).find(|(service, method)| name_of(service, method) == call.name);
     let Some((service, method)) = found else {
@@ -163,6 +179,9 @@ pub(super) async fn call(
         Err(wrong) => return Ok(Err(Fault(WRONG_PARAMETERS, format!("arguments: {}", wrong.detail())))),
     };
     let done = match client(&request.shared, &request.caller, service, method, &request.headers) {
+        Ok(_) if service.command(&method.name).is_some() => {
+            commands::run(request, service, method, body, reports).await.map(|json| (json, None))
+        }
         Ok(client) if method.stream => {
             collected(client.stream(&method.name, &given), reports).await.map(|json| (json, None))
         }
@@ -174,19 +193,24 @@ pub(super) async fn call(
     };
     let (json, media) = match done {
         Ok(done) => done,
-        Err(problem) => {
-            // The model reads the problem, and may correct its call.
-            let text = problem.explained(&service.info.name, method, body).json().to_string();
-            return Ok(Ok(json!({ "content": [{ "type": "text", "text": text }], "isError": true })));
-        }
+        Err(problem) => return Ok(Ok(failed(&problem.explained(&service.info.name, method, body)))),
     };
     if let Some(content) = media {
         return Ok(Ok(json!({ "content": [content], "isError": false })));
     }
+    Ok(Ok(content(json)))
+}
+
+fn content(json: Vec<u8>) -> Json {
     let text = String::from_utf8(json).unwrap_or_default();
     let value: Json = serde_json::from_str(&text).unwrap_or_default();
     let content = json!([{ "type": "text", "text": text }]);
-    Ok(Ok(json!({ "content": content, "structuredContent": { "result": value }, "isError": false })))
+    json!({ "content": content, "structuredContent": { "result": value }, "isError": false })
+}
+
+/// The model reads the problem, and may correct its call.
+fn failed(problem: &Problem) -> Json {
+    json!({ "content": [{ "type": "text", "text": problem.json().to_string() }], "isError": true })
 }
 
 /// The report of an item of a stream, for a client that follows the call by this token.
