@@ -23,7 +23,7 @@ use crate::catalog::{Service, Services};
 use crate::headers::{check_json, stream_form, timeout};
 use crate::json::{to_json, write_json};
 use crate::problem::Problem;
-use crate::routes::{RequestHead, only};
+use crate::request::{RequestHead, only};
 use crate::shared::Shared;
 use crate::streams::{Source, begin};
 use crate::{repeats, request};

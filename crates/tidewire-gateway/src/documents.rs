@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use crate::answer::{Answer, Body, answer as of_type, json, nothing};
 use crate::caller::Caller;
 use crate::problem::Problem;
-use crate::routes::{RequestHead, is_own, only};
+use crate::request::{RequestHead, is_own, only};
 use crate::shared::Shared;
 use crate::{metrics, openapi};
 

@@ -26,7 +26,7 @@ use crate::catalog::Service;
 use crate::headers::{StreamForm, check_json, stream_form};
 use crate::problem::Problem;
 use crate::request;
-use crate::routes::{RequestHead, only};
+use crate::request::{RequestHead, only};
 use crate::shared::Shared;
 
 /// Versions of the protocol, the newest first.
