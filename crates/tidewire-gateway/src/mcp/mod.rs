@@ -4,6 +4,7 @@
 //! A session is a name alone: clients that have one can cancel their calls. Version 2026-07-28 has
 //! no sessions; there a client cancels by closing its request.
 
+mod commands;
 mod content;
 mod events;
 mod names;
@@ -27,7 +28,7 @@ use crate::catalog::Service;
 use crate::headers::{StreamForm, check_json, stream_form};
 use crate::problem::Problem;
 use crate::request;
-use crate::routes::{RequestHead, only};
+use crate::request::{RequestHead, only};
 use crate::shared::Shared;
 use tools::Kind;
 
@@ -247,8 +248,7 @@ impl Request {
     async fn instructions(&self) -> Result<String, Problem> {
         let services = self.shared.catalog.services().await?;
         let access = &self.shared.access;
-        let may =
-            |one: &&Service| one.info.methods.iter().any(|method| self.caller.may_call(access, one, &method.name));
+        let may = |one: &&Service| one.callable().any(|method| self.caller.may_call(access, one, &method.name));
         let lines = services.values().filter(may).map(|one| format!("{}: {}", one.info.name, one.info.description));
         let first = "Each tool calls a method of a service: SERVICE-METHOD.".to_owned();
         Ok([first].into_iter().chain(lines.take(50)).collect::<Vec<_>>().join("\n"))

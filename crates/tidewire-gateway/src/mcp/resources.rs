@@ -14,7 +14,7 @@ use super::tools::page;
 use super::{Fault, Request, WRONG_PARAMETERS};
 use crate::json::to_json;
 use crate::problem::Problem;
-use crate::routes::decoded;
+use crate::request::decoded;
 
 /// Begins the URI of each resource.
 const SCHEME: &str = "tidewire://";

@@ -9,6 +9,7 @@ use serde_json::{Value as Json, json};
 use tidewire_node::values::Value;
 use tidewire_node::{Error, MethodInfo};
 
+use super::commands;
 use super::content::contents;
 use super::events::notification;
 use super::names::tool_name;
@@ -74,7 +75,12 @@ fn listed(request: &Request, kind: Kind, services: &Services) -> Vec<(Json, Stri
         let name = name_of(service, method);
         (if kind == Kind::Tool { tool(&name, service, method) } else { prompt(&name, service, method) }, name)
     };
-    let mut all: Vec<_> = methods(services, kind).filter(may).map(shown).collect();
+    let allowed: Vec<_> = methods(services, kind).filter(may).collect();
+    let has_commands = allowed.iter().any(|(service, method)| service.command(&method.name).is_some());
+    let mut all: Vec<_> = allowed.into_iter().map(shown).collect();
+    if has_commands {
+        all.extend(commands::tools());
+    }
     all.sort_by(|(_, one), (_, other)| one.cmp(other));
     all
 }
@@ -90,7 +96,7 @@ pub(super) async fn fingerprint(request: &Request, kind: Kind) -> Result<u64, Er
 }
 
 fn methods(services: &Services, kind: Kind) -> impl Iterator<Item = (&Service, &MethodInfo)> {
-    let all = services.values().flat_map(|service| service.info.methods.iter().map(move |method| (service, method)));
+    let all = services.values().flat_map(|service| service.callable().map(move |method| (service, method)));
     all.filter(move |(_, method)| method.prompt == (kind == Kind::Prompt))
 }
 
@@ -118,7 +124,12 @@ fn tool(name: &str, service: &Service, method: &MethodInfo) -> Json {
     if schema.get("type").is_none() {
         schema = json!({ "type": "object" });
     }
-    let (title, description) = said(service, method);
+    let (title, mut description) = said(service, method);
+    let is_command = service.command(&method.name).is_some();
+    if is_command {
+        description.push_str(" It is long work: the tool starts it, and returns its id.");
+        schema = commands::with_options(schema, service, method);
+    }
     let mut tool = json!({
         "name": name,
         "title": title,
@@ -126,7 +137,7 @@ fn tool(name: &str, service: &Service, method: &MethodInfo) -> Json {
         "inputSchema": schema,
         "annotations": { "title": title, "idempotentHint": method.idempotent, "readOnlyHint": method.safe },
     });
-    if let Some(schema) = output_schema(method) {
+    if let Some(schema) = output_schema(method).filter(|_| !is_command) {
         tool["outputSchema"] = schema;
     }
     tool
@@ -151,11 +162,11 @@ fn output_schema(method: &MethodInfo) -> Option<Json> {
     Some(schema)
 }
 
-/// True if the tool that a call names returns a stream.
+/// True if the tool that a call names returns a stream, or starts a command.
 pub(super) async fn is_stream(request: &Request, params: &Json) -> Result<bool, Problem> {
     let services = request.shared.catalog.services().await?;
     let found = find(&services, Kind::Tool, params["name"].as_str().unwrap_or_default());
-    Ok(found.is_some_and(|(_, method)| method.stream))
+    Ok(found.is_some_and(|(service, method)| method.stream || service.command(&method.name).is_some()))
 }
 
 pub(super) async fn call(
@@ -167,6 +178,9 @@ pub(super) async fn call(
     let Some(call) = call else {
         return Ok(Err(Fault(WRONG_PARAMETERS, "params: give the name of a tool, and arguments".to_owned())));
     };
+    if let Some(told) = commands::told(request, &call.name, call.arguments).await {
+        return Ok(Ok(told.map_or_else(|problem| failed(&problem), |state| content(state.to_string().into_bytes()))));
+    }
     let services = request.shared.catalog.services().await?;
     let Some((service, method)) = find(&services, Kind::Tool, &call.name) else {
         let text = format!("name: there is no tool {:?}: tools/list has those that there are", call.name);
@@ -178,6 +192,9 @@ pub(super) async fn call(
         Err(wrong) => return Ok(Err(Fault(WRONG_PARAMETERS, format!("arguments: {}", wrong.detail())))),
     };
     let done = match client(&request.shared, &request.caller, service, method, &request.headers) {
+        Ok(_) if service.command(&method.name).is_some() => {
+            commands::run(request, service, method, body, reports).await.map(|json| (json, None))
+        }
         Ok(client) if method.stream => {
             collected(client.stream(&method.name, &given), reports).await.map(|json| (json, None))
         }
@@ -189,22 +206,31 @@ pub(super) async fn call(
     };
     let (json, contents) = match done {
         Ok(done) => done,
-        Err(problem) => {
-            // The model reads the problem, and may correct its call.
-            let text = problem.explained(&service.info.name, method, body).json().to_string();
-            return Ok(Ok(json!({ "content": [{ "type": "text", "text": text }], "isError": true })));
-        }
+        Err(problem) => return Ok(Ok(failed(&problem.explained(&service.info.name, method, body)))),
     };
-    let text = String::from_utf8(json).unwrap_or_default();
-    let value: Json = serde_json::from_str(&text).unwrap_or_default();
     // Clients refuse a result without structured content if its tool has an output schema.
     let is_structured = contents.is_none() || output_schema(method).is_some();
+    Ok(Ok(done_with(json, contents, is_structured)))
+}
+
+fn content(json: Vec<u8>) -> Json {
+    done_with(json, None, true)
+}
+
+fn done_with(json: Vec<u8>, contents: Option<Vec<Json>>, is_structured: bool) -> Json {
+    let text = String::from_utf8(json).unwrap_or_default();
+    let value: Json = serde_json::from_str(&text).unwrap_or_default();
     let content = contents.unwrap_or_else(|| vec![json!({ "type": "text", "text": text })]);
     let mut result = json!({ "content": content, "isError": false });
     if is_structured {
         result["structuredContent"] = json!({ "result": value });
     }
-    Ok(Ok(result))
+    result
+}
+
+/// The model reads the problem, and may correct its call.
+fn failed(problem: &Problem) -> Json {
+    json!({ "content": [{ "type": "text", "text": problem.json().to_string() }], "isError": true })
 }
 
 /// The report of an item of a stream, for a client that follows the call by this token.
