@@ -1,5 +1,6 @@
 //! The worker of a command for Python: the node fetches and stores, Python runs the attempts.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -86,6 +87,12 @@ impl CommandAttempt {
     #[getter]
     fn caller(&self) -> &str {
         &self.attempt.record().caller
+    }
+
+    /// The headers of the trace context of the start.
+    #[getter]
+    fn trace(&self) -> BTreeMap<String, String> {
+        self.attempt.record().trace.clone()
     }
 
     /// The arguments as they travel.

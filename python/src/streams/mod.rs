@@ -13,6 +13,7 @@ mod results;
 pub mod schedules;
 pub mod stream_worker;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -442,9 +443,10 @@ impl StreamHome {
         id: Option<String>,
         priority: String,
         caller: String,
+        trace: BTreeMap<String, String>,
     ) -> Pending {
         let arguments = arguments.to_vec();
-        let new = NewCommand { service, command, arguments, key, id, priority, caller };
+        let new = NewCommand { service, command, arguments, key, id, priority, caller, trace };
         self.command("start", |store| async move { store.start(new).await }, |py, id| id.into_py_any(py))
     }
 

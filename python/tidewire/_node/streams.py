@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tidewire._log import log
 from tidewire._node.services import Services
+from tidewire._trace_context import of_message
 from tidewire._urls import is_nats
 from tidewire.errors import HomeError, InvalidArgument, NotFound, SettingsDiffer, Unauthorized
 
@@ -282,7 +283,8 @@ class Streams(Services):
             if not isinstance(value, str) and not (value is None and name in ("key", "id")):
                 raise InvalidArgument(f"{service}.{command}: {name}: {short(value)} is not allowed: give a string")
         home, arguments = self._command_home(), encode([list(args), kwargs])
-        started = await home.call("command_start", service, command, arguments, key, id, priority, self.name)
+        trace = of_message(f"{service}/{command}", None) or {}
+        started = await home.call("command_start", service, command, arguments, key, id, priority, self.name, trace)
         return CommandRun(self._whole, home, started, convert)
 
     async def commands(

@@ -85,7 +85,7 @@ class CommandWorker(StreamWorker):
 
     async def _run(self, attempt: CommandAttempt) -> None:
         loop = asyncio.get_running_loop()
-        request = Request(self._host.info.name, self._bound.name, (), {}, node=attempt.caller)
+        request = Request(self._host.info.name, self._bound.name, (), {}, headers=attempt.trace, node=attempt.caller)
         running = InboundCall(request, self._bound, self._host.instance)
         attempt.on_interrupt(functools.partial(loop.call_soon_threadsafe, running.cancel))
         attempt.finish(*await self._outcome(attempt, running))
