@@ -26,7 +26,6 @@ use crate::services::service::{Answers, answers};
 /// Time of a record after the end of its command, and of an attempt, by default.
 const KEEP: Duration = Duration::from_secs(86_400);
 const TIMEOUT: Duration = Duration::from_secs(3_600);
-const WAIT: Duration = Duration::from_secs(600);
 
 /// A command of a service: long work that callers start with
 /// [`Node::commands`](crate::Node::commands), and that survives its worker. Records and tokens are
@@ -141,7 +140,6 @@ impl Command {
             is_exclusive: self.is_exclusive,
             concurrency: self.concurrency,
             keep: self.keep,
-            wait: WAIT,
         };
         let (runner, handler, log) =
             (Arc::clone(&core.runner), Box::new(FutureHandler(self.runs)), Arc::clone(&core.log));
