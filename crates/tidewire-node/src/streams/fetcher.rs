@@ -147,9 +147,9 @@ pub struct Timeout {
 }
 
 impl Timeout {
-    /// A timeout that begins now, of 100 years at most.
+    /// A timeout that begins now, of 136 years at most.
     pub fn after(time: Duration) -> Self {
-        Self { until: Instant::now() + time.min(Duration::from_hours(876_000)), delay: None }
+        Self { until: Instant::now() + time.min(Duration::from_secs(1 << 32)), delay: None }
     }
 
     pub(super) fn is_past(&self) -> bool {
