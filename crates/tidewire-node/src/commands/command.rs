@@ -27,7 +27,6 @@ use crate::services::service::{Answers, answers, untyped};
 /// Time of a record after the end of its command, and of an attempt, by default.
 const KEEP: Duration = Duration::from_secs(86_400);
 const TIMEOUT: Duration = Duration::from_secs(3_600);
-const WAIT: Duration = Duration::from_secs(600);
 
 /// A command of a service: long work that callers start with
 /// [`Node::commands`](crate::Node::commands), and that survives its worker. Records and tokens are
@@ -151,7 +150,6 @@ impl Command {
             is_exclusive: self.info.exclusive.is_some(),
             concurrency: self.concurrency,
             keep: self.keep,
-            wait: WAIT,
         };
         let (runner, handler, log) =
             (Arc::clone(&core.runner), Box::new(FutureHandler(self.runs)), Arc::clone(&core.log));
