@@ -25,6 +25,7 @@ from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.types import (
     PromptListChangedNotification,
     PromptReference,
+    ResourceUpdatedNotification,
     ToolListChangedNotification,
 )
 
@@ -280,6 +281,7 @@ def test_messages_that_are_none_are_told_so(place: Site) -> None:
     assert place.ask("POST", "/mcp", {}, origin="https://evil.example").problem == (403, "unauthorized")
 
 
+@pytest.mark.filterwarnings("ignore:resources/.*subscribe is removed")
 def test_tools_and_resources_are_those_of_the_token(tmp_path: Path) -> None:
     async def read_all(url: str) -> None:
         command = ["-m", "tidewire", "mcp", url, "--token", "ann-secret"]
@@ -306,6 +308,32 @@ def test_tools_and_resources_are_those_of_the_token(tmp_path: Path) -> None:
                 with pytest.raises(MCPError, match="uri: "):
                     await read(path)
 
+    async def watch(url: str, mode: str) -> None:
+        notes: asyncio.Queue[Any] = asyncio.Queue(10)
+
+        async def note(message: Any) -> None:
+            if isinstance(message, ResourceUpdatedNotification):
+                notes.put_nowait(message.params)
+
+        command = StdioServerParameters(
+            command=sys.executable, args=["-m", "tidewire", "mcp", url, "--token", "ann-secret"]
+        )
+        async with Client(stdio_client(command), mode=mode, message_handler=note) as client, AsyncExitStack() as stack:
+            heard, uris = notes.get, ["tidewire://streams/orders", "tidewire://streams/none"]
+            if mode == "auto":
+                listen = client.listen(resource_subscriptions=uris)
+                heard = (await stack.enter_async_context(listen)).__anext__
+            else:
+                await client.subscribe_resource(uris[0])
+                for wrong in (uris[1], "tidewire://kv/limits"):
+                    with pytest.raises(MCPError, match="uri: "):
+                        await client.subscribe_resource(wrong)
+            for number in range(2):
+                await asyncio.to_thread(orders.publish, "orders.new", {"id": number})
+                assert str((await heard()).uri) == uris[0]
+            if mode == "legacy":
+                await client.unsubscribe_resource(uris[0])
+
     with site(tokens=TOKENS, data=tmp_path) as guarded:
 
         def said(method: str, **headers: str) -> Any:
@@ -319,6 +347,8 @@ def test_tools_and_resources_are_those_of_the_token(tmp_path: Path) -> None:
         guarded.node.sync.kv("limits").put("eu.most", 5)
         guarded.node.sync.kv("dots").put("red", PICTURE)
         asyncio.run(asyncio.wait_for(read_all(guarded.url), PATIENCE))
+        for mode in ("auto", "legacy"):
+            asyncio.run(asyncio.wait_for(watch(guarded.url, mode), PATIENCE))
         assert said("tools/list").problem == (401, "unauthorized")
         tools = said("tools/list", authorization=bob).value["result"]["tools"]
         assert [tool["name"] for tool in tools] == ["shop-price"]

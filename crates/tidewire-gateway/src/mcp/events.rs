@@ -1,4 +1,4 @@
-//! Event streams of MCP: messages that a future sends, changes of the tools, and progress.
+//! Event streams of MCP: messages that a future sends, changes of lists and streams, and progress.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use tidewire_node::{SubscribeOptions, Subscription};
 use tokio::sync::mpsc;
 
 use super::tools::Kind;
+use super::updates::{self, Updates};
 use super::{Fault, INTERNAL, NO_REQUEST, Request, message, tools};
 use crate::answer::Answer;
 use crate::catalog::CHANGES;
@@ -24,23 +25,39 @@ use crate::streams::{Source, begin};
 const LISTS: [(Kind, &str); 2] = [(Kind::Tool, "toolsListChanged"), (Kind::Prompt, "promptsListChanged")];
 const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// Notifies a client whenever its tools or prompts change: the stream of its session, or the answer
-/// of a `subscriptions/listen` with this id and these parameters. A second stream of a session ends
-/// the first.
+/// Notifies a client whenever its tools or prompts change, and of new events of streams: the stream
+/// of its session, or the answer of a `subscriptions/listen` with this id and these parameters. A
+/// second stream of a session ends the first.
 pub(super) async fn of_changes(request: Request, listens: Option<(Json, &Json)>) -> Result<Answer, Problem> {
     let wanted = |field: &str| listens.as_ref().is_none_or(|(_, params)| params["notifications"][field] == true);
     let wanted: Vec<_> = LISTS.into_iter().filter(|(_, field)| wanted(field)).collect();
     let mut changes = ListChanges::begin(&request, &wanted).await?;
+    let named = match &listens {
+        Some((_, params)) => updates::named(&request, &params["notifications"]["resourceSubscriptions"]).await,
+        None => Vec::new(),
+    };
     let mut ending = request.shared.ending.subscribe();
     let id = listens.map(|(id, _)| id);
     request.shared.sessions.cancel(&request.caller.user, &request.headers, &Json::Null);
     answer(&Arc::clone(&request.shared), |out| async move {
         let meta = id.as_ref().map_or(json!({}), |id| json!({ META_SUBSCRIPTION: id }));
         if id.is_some() {
-            let granted: Json = wanted.iter().map(|(_, field)| ((*field).to_owned(), Json::Bool(true))).collect();
+            let mut granted: Json = wanted.iter().map(|(_, field)| ((*field).to_owned(), Json::Bool(true))).collect();
+            if !named.is_empty() {
+                granted["resourceSubscriptions"] = named.iter().map(|(uri, _)| uri.as_str()).collect();
+            }
             let granted = json!({ "notifications": granted, "_meta": meta });
             let _ = out.send(notification("subscriptions/acknowledged", granted)).await;
         }
+        let mut updates = Updates::default();
+        let follow = async {
+            if id.is_some() {
+                updates.follow(&request, named, &out, &meta);
+                return std::future::pending().await;
+            }
+            let report = |streams| updates.follow(&request, streams, &out, &meta);
+            request.shared.sessions.follow(&request.caller.user, &request.headers, report).await;
+        };
         let notify = async {
             while let Some(changed) = changes.next().await {
                 for kind in changed {
@@ -52,6 +69,7 @@ pub(super) async fn of_changes(request: Request, listens: Option<(Json, &Json)>)
         };
         tokio::select! {
             _ = until_cancelled(&request, &Json::Null, notify) => {}
+            () = follow => {}
             _ = ending.wait_for(|ends| *ends) => {}
         }
         if let Some(id) = id {

@@ -12,6 +12,7 @@ mod prompts;
 mod resources;
 pub(crate) mod sessions;
 mod tools;
+mod updates;
 
 use std::sync::Arc;
 
@@ -179,6 +180,8 @@ impl Request {
             "resources/list" => resources::list(self, &params).await?,
             "resources/templates/list" => Ok(resources::templates()),
             "resources/read" => resources::read(self, &params).await?,
+            "resources/subscribe" if !is_stateless => updates::subscribe(self, &params, true).await,
+            "resources/unsubscribe" if !is_stateless => updates::subscribe(self, &params, false).await,
             "completion/complete" => prompts::complete(self, &params).await?,
             "prompts/list" => tools::list(self, Kind::Prompt, &params).await?,
             "prompts/get" => events::until_cancelled(self, &id, prompts::get(self, &params)).await?,
@@ -235,7 +238,7 @@ impl Request {
         let mut all =
             json!({ "tools": { "listChanged": true }, "prompts": { "listChanged": true }, "completions": {} });
         if self.may_read_storage() {
-            all["resources"] = json!({});
+            all["resources"] = json!({ "subscribe": true });
         }
         all
     }
