@@ -23,6 +23,7 @@ from tidewire._node.subjects import Subjects
 from tidewire._numbers import check_seconds
 from tidewire._runtime import live_nodes, steps
 from tidewire._runtime.blocking_portal import refuse_loop
+from tidewire._trace_context import find_spans
 from tidewire._urls import is_link, is_nats
 from tidewire.broker import BrokerConfig
 from tidewire.config import Config
@@ -135,6 +136,7 @@ class Node(Subjects, Streams, Agents):
         self._inspect = statistics_service.wanted(inspect, Config.of(config).environment)
         self._inspector: StatisticsService | None = None
         self._engine = Engine(*Config.of(config).layers())
+        find_spans()
         for warning in self._engine.warnings():
             log.warning("node.notice", "%(node)s: %(line)s", node=self.name, line=warning)
         self._unshared = {}

@@ -1,12 +1,11 @@
 //! Errors of a campaign store, by the possible reaction of the caller.
 
-use std::fmt;
-
 /// The result of a call of a store.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
 /// An error of a campaign store. The message names the field or place, the value and the fix.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display, derive_more::Error)]
+#[display("{message}")]
 pub struct StoreError {
     kind: ErrorKind,
     message: String,
@@ -94,11 +93,3 @@ impl ErrorKind {
         }
     }
 }
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for StoreError {}

@@ -1,7 +1,5 @@
 //! The plan of a campaign: function, number of runs, settings and columns.
 
-use std::fmt;
-
 use tidewire_core::campaign::ledger::Terms;
 use tidewire_core::campaign::seed::Seed;
 
@@ -13,7 +11,8 @@ const NAME_BYTES_MAX: usize = 128;
 const TIME_US_MAX: u64 = 30 * 86_400_000_000;
 
 /// The number of a campaign in its store, from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
+#[display("{_0}")]
 pub struct CampaignId(pub u64);
 
 /// The plan of a campaign. It is stored once, and changes only where the number of runs or the
@@ -158,10 +157,4 @@ impl Precision {
 /// An error about a value that can't be stored.
 pub(crate) fn invalid<T>(message: impl Into<String>) -> Result<T> {
     Err(StoreError::new(ErrorKind::Invalid, message))
-}
-
-impl fmt::Display for CampaignId {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(out)
-    }
 }

@@ -1,18 +1,11 @@
 //! Progress of a campaign: counters, workers, events.
 
-use std::fmt;
-
 use crate::{CampaignId, Stages, State};
 
 /// The number of a worker process in a campaign, from 1. 0 stands for the store itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
+#[display("{_0}")]
 pub struct WorkerId(pub u64);
-
-impl fmt::Display for WorkerId {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(out)
-    }
-}
 
 /// A worker process that joins a campaign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

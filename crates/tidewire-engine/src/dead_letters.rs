@@ -17,7 +17,7 @@ use crate::guard::guarded;
 pub type StoredMessage = Arc<Mutex<Option<Box<dyn Any + Send>>>>;
 
 /// A message that was given up.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
 #[non_exhaustive]
 pub struct DeadLetter {
     /// Its number, from 1, in the order in which letters came.
@@ -27,31 +27,24 @@ pub struct DeadLetter {
     /// Name of the actor.
     pub name: Option<Arc<str>>,
     /// Why it was given up.
+    #[debug("{:?}", reason.as_str())]
     pub reason: DeadReason,
     /// The error of the handler, where there was one.
     pub error: Option<Arc<str>>,
     /// Text that the alternate form (`{:#}`) of the error adds: in Python, the traceback.
+    #[debug(skip)]
     pub detail: Option<Arc<str>>,
     /// When.
+    #[debug(skip)]
     pub at: SystemTime,
     /// The message, where its type allows keeping one. Of an actor that was abandoned its thread
     /// has those that it had in hand: they are here once that comes back, but for the one that its
     /// handler was at work on.
+    #[debug(skip)]
     pub message: Option<StoredMessage>,
     /// Weak: the letters of an engine must not keep it.
+    #[debug(skip)]
     pub(crate) cell: Option<Weak<dyn AnyCell>>,
-}
-
-impl std::fmt::Debug for DeadLetter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DeadLetter")
-            .field("number", &self.number)
-            .field("actor", &self.actor)
-            .field("name", &self.name)
-            .field("reason", &self.reason.as_str())
-            .field("error", &self.error)
-            .finish_non_exhaustive()
-    }
 }
 
 /// The bounded store of dead letters of one engine.
@@ -70,25 +63,18 @@ struct State {
 }
 
 /// Reason of a failed requeue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
 #[non_exhaustive]
 pub enum RequeueError {
     /// No letter has this number (any more).
+    #[display("no dead letter has this number: it was dropped, requeued, or let go")]
     Unknown,
     /// The message was not stored, because its type has no copy.
+    #[display("the message was not kept: implement Actor::copy for its type")]
     NotKept,
     /// Its actor refused it; the letter stays.
+    #[display("{_0}")]
     Refused(Refusal),
-}
-
-impl std::fmt::Display for RequeueError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unknown => f.write_str("no dead letter has this number: it was dropped, requeued, or let go"),
-            Self::NotKept => f.write_str("the message was not kept: implement Actor::copy for its type"),
-            Self::Refused(refusal) => refusal.fmt(f),
-        }
-    }
 }
 
 impl std::error::Error for RequeueError {}

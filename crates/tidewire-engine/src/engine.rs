@@ -1,6 +1,5 @@
 //! Engine: its creation, its start, its handle and its shutdown.
 
-use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 use std::thread::{self, Thread};
@@ -27,7 +26,8 @@ pub(crate) use spawn::spawn;
 
 /// A running engine. Clones are the same engine; it is shut down by [`shutdown`](Engine::shutdown),
 /// or, without waiting for anything that waits, when the last clone is dropped.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Engine({} actors, {} dispatchers)", self.core.alive(), self.core.dispatchers.read().len())]
 pub struct Engine {
     inner: Arc<Inner>,
     handle: EngineHandle,
@@ -170,12 +170,6 @@ impl std::ops::Deref for Engine {
 
     fn deref(&self) -> &EngineHandle {
         &self.handle
-    }
-}
-
-impl fmt::Debug for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Engine({} actors, {} dispatchers)", self.core.alive(), self.core.dispatchers.read().len())
     }
 }
 

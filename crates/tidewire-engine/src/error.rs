@@ -15,6 +15,9 @@ pub type Fault = Box<dyn Error + Send + Sync + 'static>;
 
 /// Why a message was not accepted. The message comes back to the caller, by
 /// [`into_message`](TellError::into_message).
+#[derive(derive_more::Display, derive_more::Debug)]
+#[display("{reason}")]
+#[debug("TellError({reason:?})")]
 pub struct TellError<M> {
     /// The reason.
     pub reason: Refusal,
@@ -23,7 +26,8 @@ pub struct TellError<M> {
 }
 
 /// Why a mailbox refused a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{}", self.about(None))]
 pub enum Refusal {
     /// The mailbox is full, and its overflow policy is to wait or to fail.
     Full {
@@ -55,12 +59,6 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.about(None))
-    }
-}
-
 /// An actor by its id, and its name where it has one.
 struct ActorLabel<'a>(ActorId, Option<&'a str>);
 
@@ -72,18 +70,6 @@ impl fmt::Display for ActorLabel<'_> {
 }
 
 impl Error for Refusal {}
-
-impl<M> fmt::Debug for TellError<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TellError").field(&self.reason).finish()
-    }
-}
-
-impl<M> fmt::Display for TellError<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.reason.fmt(f)
-    }
-}
 
 impl<M> Error for TellError<M> {}
 
@@ -109,8 +95,9 @@ impl<M> TellError<M> {
 }
 
 /// Why an ask brought no reply.
-#[derive(Debug)]
+#[derive(Debug, derive_more::Display)]
 #[non_exhaustive]
+#[display("{}", self.about(None))]
 pub enum AskError {
     /// No reply came before the deadline.
     Timeout {
@@ -175,12 +162,6 @@ impl AskError {
     }
 }
 
-impl fmt::Display for AskError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.about(None))
-    }
-}
-
 impl Error for AskError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
@@ -212,15 +193,17 @@ pub(crate) fn is_passed_on(fault: &(dyn Error + 'static)) -> bool {
 }
 
 /// Why an actor was not created.
-#[derive(Debug)]
+#[derive(Debug, derive_more::Display, derive_more::Error)]
 #[non_exhaustive]
 pub enum SpawnError {
     /// A live actor has this name.
+    #[display("name: {name:?} belongs to a live actor: choose another, or stop that one first")]
     NameTaken {
         /// The name.
         name: String,
     },
     /// No dispatcher has this name.
+    #[display("dispatcher: {name:?} does not exist: use one of {}, or add it to the configuration", known.join(", "))]
     UnknownDispatcher {
         /// The name that was asked for.
         name: String,
@@ -228,6 +211,7 @@ pub enum SpawnError {
         known: Vec<String>,
     },
     /// A value is out of its range.
+    #[display("{field}: {value} is not allowed: {allowed}")]
     Invalid {
         /// Which one.
         field: &'static str,
@@ -237,69 +221,38 @@ pub enum SpawnError {
         allowed: String,
     },
     /// The restart policy needs a factory, and the actor was given as a value.
+    #[display("supervision: restart needs a way to make new state: spawn with a factory (spawn_with)")]
     NeedsFactory,
     /// The parent is stopping or has stopped.
+    #[display("parent: actor {parent} is stopping or has stopped: it takes no more children")]
     ParentStopped {
         /// The parent.
         parent: ActorId,
     },
     /// The engine is shutting down or has shut down.
+    #[display("the engine has been shut down: start a new one")]
     EngineStopped,
     /// The engine holds as many actors as it may.
+    #[display("actors: {limit} are alive, which is the limit: stop some, or raise the limit `actors`")]
     TooMany {
         /// The limit.
         limit: usize,
     },
 }
 
-impl fmt::Display for SpawnError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NameTaken { name } => {
-                write!(f, "name: {name:?} belongs to a live actor: choose another, or stop that one first")
-            }
-            Self::UnknownDispatcher { name, known } => write!(
-                f,
-                "dispatcher: {name:?} does not exist: use one of {}, or add it to the configuration",
-                known.join(", ")
-            ),
-            Self::Invalid { field, value, allowed } => write!(f, "{field}: {value} is not allowed: {allowed}"),
-            Self::NeedsFactory => {
-                write!(f, "supervision: restart needs a way to make new state: spawn with a factory (spawn_with)")
-            }
-            Self::ParentStopped { parent } => {
-                write!(f, "parent: actor {parent} is stopping or has stopped: it takes no more children")
-            }
-            Self::EngineStopped => write!(f, "the engine has been shut down: start a new one"),
-            Self::TooMany { limit } => {
-                write!(f, "actors: {limit} are alive, which is the limit: stop some, or raise the limit `actors`")
-            }
-        }
-    }
-}
-
-impl Error for SpawnError {}
-
 /// Why an engine could not be built or started.
-#[derive(Debug)]
+#[derive(Debug, derive_more::Display)]
 #[non_exhaustive]
 pub enum EngineError {
     /// The configuration is wrong; all its problems are in it.
+    #[display("{_0}")]
     Config(crate::config::ConfigError),
     /// The engine runs already.
+    #[display("the engine has been started already: start() is called once")]
     AlreadyStarted,
     /// The operating system gave no thread.
+    #[display("the system gave no thread for a dispatcher: {_0}")]
     Thread(std::io::Error),
-}
-
-impl fmt::Display for EngineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Config(error) => error.fmt(f),
-            Self::AlreadyStarted => write!(f, "the engine has been started already: start() is called once"),
-            Self::Thread(error) => write!(f, "the system gave no thread for a dispatcher: {error}"),
-        }
-    }
 }
 
 impl Error for EngineError {}
@@ -311,34 +264,24 @@ impl From<crate::config::ConfigError> for EngineError {
 }
 
 /// Why a subscription or a publish was refused.
-#[derive(Debug)]
+#[derive(Debug, derive_more::Display)]
 #[non_exhaustive]
 pub enum SubscribeError {
     /// The subject or pattern is malformed.
+    #[display("{_0}")]
     Subject(SubjectError),
     /// The subscriber is stopping or has stopped.
+    #[display("actor {actor} is stopping or has stopped: it takes no subscription")]
     Stopped {
         /// The subscriber.
         actor: ActorId,
     },
     /// The engine holds as many subscriptions as it may.
+    #[display("subscriptions: {limit} exist, which is the limit: unsubscribe some, or raise the limit `subscriptions`")]
     TooMany {
         /// The limit.
         limit: usize,
     },
-}
-
-impl fmt::Display for SubscribeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Subject(error) => error.fmt(f),
-            Self::Stopped { actor } => write!(f, "actor {actor} is stopping or has stopped: it takes no subscription"),
-            Self::TooMany { limit } => write!(
-                f,
-                "subscriptions: {limit} exist, which is the limit: unsubscribe some, or raise the limit `subscriptions`"
-            ),
-        }
-    }
 }
 
 impl Error for SubscribeError {}
@@ -350,8 +293,9 @@ impl From<SubjectError> for SubscribeError {
 }
 
 /// Why a message became a dead letter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
 #[non_exhaustive]
+#[display("{}", self.as_str())]
 pub enum DeadReason {
     /// Its handler failed, as often as it was allowed to.
     Failed,
@@ -381,11 +325,5 @@ impl DeadReason {
             Self::Abandoned => "abandoned",
             Self::MailboxFull => "mailbox_full",
         }
-    }
-}
-
-impl fmt::Display for DeadReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }

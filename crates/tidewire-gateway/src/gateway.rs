@@ -1,6 +1,5 @@
 //! HTTP gateway of a hub: listen, count and stop.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,8 @@ use crate::options::GatewayOptions;
 use crate::server::Server;
 
 /// The HTTP gateway of a hub in this process. It ends when it is closed or dropped.
+#[derive(derive_more::Debug)]
+#[debug("Gateway({url})")]
 pub struct Gateway {
     server: Arc<Server>,
     url: String,
@@ -79,11 +80,5 @@ impl Gateway {
     /// second time does nothing.
     pub fn close(&self) {
         self.server.close();
-    }
-}
-
-impl fmt::Debug for Gateway {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Gateway({})", self.url)
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
+use tidewire_node::TRACE_CONTEXT;
 use tidewire_proto::generated::limits;
 
 use crate::problem::Problem;
@@ -12,8 +13,6 @@ use crate::problem::Problem;
 const TIMEOUT: &str = "tidewire-timeout";
 /// Prefix of the headers that the handler gets.
 const PASSED: &str = "tidewire-header-";
-/// The header of W3C Trace Context.
-const TRACE: &str = "traceparent";
 
 /// How a stream is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +103,7 @@ pub(crate) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Problem> 
     time.map(Some).ok_or_else(wrong)
 }
 
-/// Headers for the handler, without their prefix.
+/// Headers for the handler, without their prefix, and those of the trace context.
 pub(crate) fn passed(headers: &HeaderMap) -> Result<Vec<(String, String)>, Problem> {
     let mut found = Vec::new();
     for (name, value) in headers {
@@ -120,12 +119,18 @@ pub(crate) fn passed(headers: &HeaderMap) -> Result<Vec<(String, String)>, Probl
     if found.len() > most {
         return Err(Problem::invalid(format!("Tidewire-Header: {} are too many: call_headers={most}", found.len())));
     }
+    // A context without a trace, or with a header that is no text, is none.
+    if trace(headers).is_some() {
+        let texts = TRACE_CONTEXT.iter().filter_map(|name| Some((*name, headers.get(*name)?.to_str().ok()?)));
+        found.extend(texts.map(|(name, text)| (name.to_owned(), text.to_owned())));
+    }
     Ok(found)
 }
 
 /// The trace that a request is a part of: 32 hexadecimal digits.
 pub(crate) fn trace(headers: &HeaderMap) -> Option<&str> {
-    let parts: Vec<&str> = headers.get(TRACE).and_then(|value: &HeaderValue| value.to_str().ok())?.split('-').collect();
+    let parts: Vec<&str> =
+        headers.get(TRACE_CONTEXT[0]).and_then(|value: &HeaderValue| value.to_str().ok())?.split('-').collect();
     let [_, trace, _, _] = *parts else { return None };
     let is_trace = trace.len() == 32 && trace.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
     (is_trace && trace.bytes().any(|digit| digit != b'0')).then_some(trace)

@@ -1,7 +1,5 @@
 //! Problem details of errors, as RFC 9457 has them.
 
-use std::fmt;
-
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
@@ -17,7 +15,8 @@ pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 const NO_VALUE: &str = "an object as `RemoteObject`";
 
 /// Reason why a request fails.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Problem({} {code}: {detail})", self.status.as_u16())]
 pub(crate) struct Problem {
     pub status: StatusCode,
     code: ErrorCode,
@@ -125,11 +124,5 @@ impl From<Error> for Problem {
         // Nothing of it has begun: another instance may take it.
         problem.retryable |= error.code() == ErrorCode::NodeStopped;
         problem
-    }
-}
-
-impl fmt::Debug for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Problem({} {}: {})", self.status.as_u16(), self.code, self.detail)
     }
 }

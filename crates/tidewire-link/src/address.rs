@@ -44,7 +44,8 @@ pub enum Address {
 }
 
 /// A text that is no address.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display, derive_more::Error)]
+#[display("url: {text:?} is not allowed: {problem}")]
 pub struct AddressError {
     text: String,
     problem: &'static str,
@@ -171,11 +172,3 @@ impl fmt::Display for Address {
         }
     }
 }
-
-impl fmt::Display for AddressError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "url: {:?} is not allowed: {}", self.text, self.problem)
-    }
-}
-
-impl std::error::Error for AddressError {}

@@ -1,6 +1,5 @@
 //! TLS settings of a link, and their errors.
 
-use std::fmt;
 use std::path::PathBuf;
 
 /// Certificates of one side of a link, and the CAs that it trusts. All files are PEM.
@@ -18,31 +17,21 @@ pub struct Tls {
 }
 
 /// Certificates that can't be used; the error names the setting, its value and the fix.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{_0}")]
 pub struct TlsError(pub(crate) String);
 
 /// A side of a TLS connection that its peer does not trust; the error names the setting that fixes
 /// this.
-#[derive(Debug)]
+#[derive(Debug, derive_more::Display)]
+#[display("{_0}")]
 pub(crate) struct Untrusted(pub String);
-
-impl fmt::Display for Untrusted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 impl std::error::Error for Untrusted {}
 
 impl Default for Tls {
     fn default() -> Self {
         Self { ca: None, cert: None, key: None, verify: true }
-    }
-}
-
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

@@ -120,16 +120,12 @@ fn check(response: &Response, key: &str) -> Result<(), String> {
     Ok(())
 }
 
+#[derive(derive_more::From)]
 enum Unread {
+    #[from]
     Io(io::Error),
     TooLong,
     NotHttp(String),
-}
-
-impl From<io::Error> for Unread {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
 }
 
 /// Reads the head of a request or response, and what came after it.

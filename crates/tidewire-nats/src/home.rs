@@ -1,6 +1,5 @@
 //! Storage backend on one connection to NATS: each call is a task of its runtime.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,6 +28,8 @@ use crate::{consumers, dead_letters, fetch, keyvalue, leases, names, schedules, 
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Streams, buckets and leases on NATS.
+#[derive(derive_more::Debug)]
+#[debug("Nats {{ place: {place:?}, .. }}")]
 pub struct Nats {
     shared: Arc<Shared>,
     publisher: Publisher,
@@ -415,11 +416,5 @@ impl Drop for Nats {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
-    }
-}
-
-impl fmt::Debug for Nats {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Nats").field("place", &self.place).finish_non_exhaustive()
     }
 }

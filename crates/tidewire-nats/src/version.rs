@@ -1,9 +1,8 @@
 //! The version of a nats-server.
 
-use std::fmt;
-
 /// Major, minor and patch number. A suffix such as `-RC.1` does not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, derive_more::Display)]
+#[display("{_0}.{_1}.{_2}")]
 pub(crate) struct Version(pub u32, pub u32, pub u32);
 
 impl Version {
@@ -12,12 +11,6 @@ impl Version {
         let mut numbers = text.split(['.', '-', '+']).map(|part| part.parse().unwrap_or(0));
         let mut next = || numbers.next().unwrap_or(0);
         Self(next(), next(), next())
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}.{}.{}", self.0, self.1, self.2)
     }
 }
 

@@ -96,6 +96,9 @@ pub struct MethodInfo {
     /// True if the method changes nothing, so that a GET of HTTP may call it.
     #[serde(default)]
     pub safe: bool,
+    /// True if the result is messages for a language model: MCP clients get it as a prompt.
+    #[serde(default)]
+    pub prompt: bool,
     /// Default timeout of a call, in seconds.
     pub timeout: Option<f64>,
     /// Permitted callers of the method.

@@ -1,6 +1,5 @@
 //! Errors of calls, nodes and streams: a code, a text and the exception of a remote handler.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
@@ -17,7 +16,9 @@ pub(crate) type Alive = (Instant, u32);
 
 /// Error of this crate: a code of `spec/errors.toml`, and a text that names the field, the value
 /// and the fix.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug, derive_more::Display)]
+#[debug("{}({:?})", self.0.code.name(), self.0.message)]
+#[display("{}", self.0.message)]
 pub struct Error(Box<Inner>);
 
 #[derive(Clone)]
@@ -163,18 +164,6 @@ impl Error {
 
 fn code_named(name: &str) -> Option<ErrorCode> {
     (1..=255).filter_map(ErrorCode::from_number).find(|code| code.name() == name)
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)
-    }
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}({:?})", self.0.code.name(), self.0.message)
-    }
 }
 
 impl std::error::Error for Error {}

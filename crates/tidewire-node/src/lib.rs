@@ -69,7 +69,7 @@ pub use node::options::{NodeOptions, Task};
 pub use node::{Node, RemoteStatistics, Stopped};
 pub use objects::{Feed, Function, Object, RemoteFunction, RemoteObject};
 pub use pending::Pending;
-pub use services::context::{Context, Detached};
+pub use services::context::{Context, Detached, TRACE_CONTEXT};
 pub use services::events::{Event, EventContext};
 pub use services::failure::Failure;
 pub use services::serve::{Served, ServiceStatistics};

@@ -4,7 +4,6 @@ pub mod core;
 pub mod join;
 pub mod options;
 
-use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
@@ -70,7 +69,8 @@ const GRACE: Duration = Duration::from_millis(100);
 /// assert!(hub.client("nobody").call::<()>("x", &()).await.is_err());
 /// # Ok::<(), tidewire_node::Error>(()) }).unwrap();
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Node({:?})", self.core.name)]
 pub struct Node {
     core: Arc<Core>,
 }
@@ -528,12 +528,6 @@ impl Node {
             }
             Ok(Stopped { is_drained })
         })
-    }
-}
-
-impl fmt::Debug for Node {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Node({:?})", self.core.name)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Pending operations: awaited on any runtime, or waited for on a blocking thread.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -13,7 +12,9 @@ use crate::error::Error;
 
 /// A running operation: `.await` it on any runtime, or [`wait`](Pending::wait) for it on a plain
 /// thread.
+#[derive(derive_more::Debug)]
 #[must_use = "nothing is known of it before it is awaited or waited for"]
+#[debug("Pending")]
 pub struct Pending<T>(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>);
 
 impl<T> Pending<T> {
@@ -65,12 +66,6 @@ impl<T> Future for Pending<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.0.as_mut().poll(context)
-    }
-}
-
-impl<T> fmt::Debug for Pending<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pending")
     }
 }
 

@@ -4,7 +4,6 @@ pub mod local_subscriptions;
 pub mod subject;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -33,6 +32,8 @@ use crate::values::{self, Blob};
 /// A message on a subject: a published one, or a request, which [`reply`](Message::reply) answers.
 ///
 /// A request that is dropped without a reply fails with `no_reply`.
+#[derive(derive_more::Debug)]
+#[debug("Message({subject:?} of {:?}, {} bytes)", self.node(), self.bytes())]
 pub struct Message {
     subject: String,
     headers: BTreeMap<String, String>,
@@ -184,12 +185,6 @@ impl Drop for Message {
     }
 }
 
-impl fmt::Debug for Message {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Message({:?} of {:?}, {} bytes)", self.subject, self.node(), self.bytes())
-    }
-}
-
 fn texts(fields: &Fields<'_>) -> BTreeMap<String, String> {
     let text = |(name, value): (&str, &[u8])| (name.to_owned(), String::from_utf8_lossy(value).into_owned());
     fields.iter().map(text).collect()
@@ -227,7 +222,9 @@ impl SubscribeOptions {
 /// Messages and requests on a pattern of subjects: a `Stream` for any runtime, or read by
 /// [`next`](Subscription::next) and [`next_blocking`](Subscription::next_blocking). It ends when
 /// its node stops. Dropping it ends it.
+#[derive(derive_more::Debug)]
 #[must_use = "dropping a subscription ends it"]
+#[debug("Subscription({pattern:?})")]
 pub struct Subscription {
     core: Weak<Core>,
     mailbox: Arc<Mailbox>,
@@ -276,12 +273,6 @@ impl Drop for Subscription {
         if let Some(core) = self.core.upgrade() {
             core.local.remove(self.id);
         }
-    }
-}
-
-impl fmt::Debug for Subscription {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Subscription({:?})", self.pattern)
     }
 }
 

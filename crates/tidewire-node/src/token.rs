@@ -1,7 +1,5 @@
 //! Tokens of a hub: the user of a node and its permissions.
 
-use std::fmt;
-
 use tidewire_link::{Grant, TokenLimits};
 use tidewire_proto::generated::limits::{self, Limit};
 use tidewire_proto::subject::Pattern;
@@ -10,7 +8,8 @@ use crate::error::Error;
 
 /// One token of a hub with its permissions: everything, unless restricted. Every node may list the
 /// services of its hub, and is notified when services join or leave.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Token(of {user:?})")]
 pub struct Token {
     token: String,
     user: String,
@@ -144,10 +143,4 @@ fn narrow(patterns: &mut Vec<Pattern>, to: &Option<Vec<String>>) -> Result<(), E
         *patterns = to.iter().map(|pattern| crate::names::pattern(pattern)).collect::<Result<_, _>>()?;
     }
     Ok(())
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Token(of {:?})", self.user)
-    }
 }

@@ -18,9 +18,10 @@ impl Span {
         Self(tracing::info_span!(
             target: "tidewire",
             "call",
-            rpc.system = "tidewire",
-            rpc.service = call.service(),
-            rpc.method = call.method(),
+            otel.name = format_args!("{}/{}", call.service(), call.method()),
+            otel.kind = "server",
+            rpc.system.name = "tidewire",
+            rpc.method = format_args!("{}/{}", call.service(), call.method()),
             caller = call.node(),
             trace = call.trace(),
             error = Empty,

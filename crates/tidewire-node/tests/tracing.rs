@@ -60,7 +60,7 @@ fn a_call_is_a_span_around_what_its_handler_says_and_the_log_is_events() {
     hub.stop(Duration::from_secs(10)).wait().expect("it stops");
 
     let text = lines.text();
-    let span = "call{rpc.system=\"tidewire\" rpc.service=\"shop\" rpc.method=\"sell\" caller=\"buyer\" trace=";
+    let span = "call{otel.name=shop/sell otel.kind=\"server\" rpc.system.name=\"tidewire\" rpc.method=shop/sell caller=\"buyer\" trace=";
     assert!(text.lines().any(|line| line.contains(span) && line.ends_with("sold count=3")), "{text}");
     assert!(
         text.lines().any(|line| line.contains("error=shop:Empty(\"nothing is left\")") && line.contains("close")),

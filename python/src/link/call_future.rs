@@ -97,7 +97,8 @@ impl DeferredCall {
 #[derive(Default)]
 struct ParentCall<'py> {
     left_s: Option<f64>,
-    trace: Option<Bound<'py, PyAny>>,
+    /// The id of the trace, and the headers of its context.
+    trace: Option<(Bound<'py, PyAny>, Bound<'py, PyDict>)>,
 }
 
 impl<'py> ParentCall<'py> {
@@ -116,13 +117,15 @@ impl<'py> ParentCall<'py> {
         let deadline: Option<f64> = request.getattr(intern!(py, "deadline"))?.extract()?;
         let now: f64 = MONOTONIC.of(py, "time", "monotonic")?.call0()?.extract()?;
         let left_s = deadline.map(|deadline| deadline - now);
-        let trace = Some(request.getattr(intern!(py, "trace"))?);
+        let fields = request.getattr(intern!(py, "trace_fields"))?.cast_into()?;
+        let trace = Some((request.getattr(intern!(py, "trace"))?, fields));
         Ok(left_s.is_none_or(|left_s| left_s > 0.0).then_some(Self { left_s, trace }))
     }
 
     fn headers(&self, given: Option<&Bound<'py, PyDict>>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let Some(trace) = &self.trace else { return Ok(given.cloned()) };
-        let headers = given.map_or_else(|| Ok(PyDict::new(trace.py())), |given| given.copy())?;
+        let Some((trace, fields)) = &self.trace else { return Ok(given.cloned()) };
+        let headers = fields.copy()?;
+        given.map_or(Ok(()), |given| headers.update(given.as_mapping()))?;
         headers.set_item(intern!(trace.py(), "tw-trace"), trace)?;
         Ok(Some(headers))
     }

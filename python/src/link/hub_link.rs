@@ -73,13 +73,9 @@ impl ReplyWaiter for Announced {
         }
     }
 
-    fn item(&self, _: Message) {}
-
     fn over(&self) {
         self.place.over();
     }
-
-    fn credited(&self, _: u32) {}
 }
 
 /// Subject and settings of one call.

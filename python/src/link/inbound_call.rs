@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use tidewire_engine::raw::{Fire, Mutex};
-use tidewire_link::{Call, Exchange, Message};
+use tidewire_link::{Call, Exchange};
 
 use crate::interpreter::PerProcessOwned;
 use crate::interpreter::attach::attach;
@@ -126,9 +126,6 @@ impl Exchange for InboundCallState {
 
     // Items of the exchange itself need credit, and none is given here: generators among arguments
     // are streams of the caller (`spec/values.md`).
-    fn input(&self, _: Message) {}
-
-    fn input_over(&self) {}
 
     fn wanted(&self, items: u32) {
         if items == 0 {

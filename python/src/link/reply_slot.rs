@@ -97,13 +97,9 @@ impl ReplyWaiter for ReplySlot {
         self.end(CallOutcome::Failed(failure));
     }
 
-    fn item(&self, _: Message) {}
-
     fn over(&self) {
         self.end(CallOutcome::Over);
     }
-
-    fn credited(&self, _: u32) {}
 
     fn alive(&self, blocked_ms: u32) {
         *self.alive.lock() = Some((Instant::now(), blocked_ms));

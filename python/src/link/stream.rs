@@ -123,8 +123,6 @@ impl ReplyWaiter for ItemBuffer {
     fn over(&self) {
         self.change(|state| state.end = Some(End::Over));
     }
-
-    fn credited(&self, _: u32) {}
 }
 
 #[pymethods]

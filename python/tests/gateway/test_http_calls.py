@@ -212,9 +212,10 @@ def test_tokens_say_who_calls_and_what_they_may(guarded: Site) -> None:
 
 def test_headers_and_traces_are_passed_on(place: Site) -> None:
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
-    given = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01", "tidewire_header_shop": "north", "x_other": "1"}
-    who = place.call("shop/who", **given).value
-    assert who == {"user": None, "origin": "public", "trace": trace, "headers": {"shop": "north"}}
+    context = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01", "tracestate": "a=1", "baggage": "shop=north"}
+    who = place.call("shop/who", **context, tidewire_header_shop="north", x_other="1").value
+    assert who == {"user": None, "origin": "public", "trace": trace, "headers": {"shop": "north", **context}}
+    assert place.call("shop/who", traceparent="00-0", baggage="shop=north").value["headers"] == {}
     assert place.call("shop/who", tidewire_header_tw_user="eve").problem == (400, "invalid_argument")
     many = place.call("shop/echo", **{f"tidewire_header_h{n}": "" for n in range(57)})
     assert many.problem == (400, "invalid_argument")

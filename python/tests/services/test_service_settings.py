@@ -125,23 +125,6 @@ async def test_one_more_than_may_wait_is_refused(config: dict[str, Any]) -> None
             assert len(set(await soon(asyncio.gather(first, *waiting)))) == 1
 
 
-async def test_a_stream_that_gave_up_waiting_leaves_its_place_to_others() -> None:
-    async with tw.Node() as node:
-        served = node.serve(Desk(), streams=1, waiting=2)
-        count = node.client(Desk).count_plainly
-        first, second, third = count(), count(), count()
-        assert await anext(first) == 0
-        items = [asyncio.ensure_future(anext(stream)) for stream in (second, third)]
-        await asyncio.sleep(0)
-        assert served.statistics()["waiting"] == 2
-        items[0].cancel()
-        await second.aclose()
-        assert served.statistics()["waiting"] == 1
-        await first.aclose()
-        assert await soon(items[1]) == 0
-        await third.aclose()
-
-
 @pytest.mark.promise("P13.84")
 @BOTH
 async def test_a_writer_is_as_far_ahead_of_its_reader_as_the_node_says(count: str) -> None:

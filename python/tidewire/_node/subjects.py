@@ -11,6 +11,7 @@ from tidewire._binding import ActorRef
 from tidewire._limits import SUBSCRIPTION_CAPACITY
 from tidewire._node.actors import Actors
 from tidewire._node.services import Services
+from tidewire._trace_context import of_message, outgoing
 from tidewire.errors import InvalidArgument, InvalidSubject, NoResponders
 from tidewire.supervision import Mailbox, whole
 
@@ -187,6 +188,7 @@ class Subjects(Actors, Services):
         """
         if self._stopped:
             self._check()
+        headers = of_message(subject, headers)
         link = None if self._connection is None else self._connection.joined
         if link is not None:
             # First: what can't be sent is refused before anybody has it.
@@ -214,6 +216,7 @@ class Subjects(Actors, Services):
                 ``ask_timeout_ms``.
         """
         self._check()
+        headers = outgoing(headers)
         try:
             return self._engine.request(subject, message, headers, timeout)
         except NoResponders:

@@ -147,6 +147,6 @@ def _headers(request: Request) -> dict[str, str] | None:
     if request.parent is None and not request.headers:
         return None
     headers = dict(request.headers)
-    if request.parent is not None:
+    if request.parent is not None or "traceparent" in headers:
         headers[TRACE] = request.trace
     return headers

@@ -11,6 +11,7 @@ from collections.abc import Generator, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tidewire._trace_context import fields_of, trace_of
 from tidewire.errors import ActorStopped, AskTimeout
 from tidewire.services.instances import context
 
@@ -100,8 +101,14 @@ class Request:
         """
         if self._trace is None:
             parent = self.parent
-            self._trace = f"{random.getrandbits(128):032x}" if parent is None else parent.request.trace
+            made = trace_of(self.headers) or (parent and parent.request.trace)
+            self._trace = made or f"{random.getrandbits(128):032x}"
         return self._trace
+
+    @property
+    def trace_fields(self) -> dict[str, str]:
+        """The headers of its trace context, for the calls that are made in it."""
+        return fields_of(self.headers)
 
     @property
     def title(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from tidewire import _trace_context
 from tidewire._runtime import steps
 from tidewire._runtime.blocking_portal import refuse_loop
 from tidewire._runtime.futures import is_shown_by_asyncio
@@ -17,6 +18,8 @@ from tidewire.services.channel import Ended
 from tidewire.services.instance_transport import InstanceTransport, Items
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
     from tidewire.services.caller.argument_streams import ArgumentStream
     from tidewire.services.registry import Group
 
@@ -64,6 +67,7 @@ class _Reading:
         self._items: Items | None = None
         self._feeds: list[ArgumentStream] = []
         self._done = False
+        self._span: Span | None = None
 
     def _opened(self) -> Items:
         if self._items is not None:
@@ -74,6 +78,8 @@ class _Reading:
         group = sending.group()
         attempts = RetryLoop(sending, group, sending.request(True, group.over_links))
         self._feeds = attempts.request.feeds
+        if _trace_context.spans is not None:
+            self._span = _trace_context.spans.open_call(attempts.request)
         while True:
             port = attempts.next()
             # A pause follows a repetition after a lost link, and streams are not repeated.
@@ -91,8 +97,11 @@ class _Reading:
         assert self._port is not None
         return self._sending.made(self._port, item)
 
-    def _end(self) -> None:
+    def _end(self, error: BaseException | None = None) -> None:
         self._done = True
+        span, self._span = self._span, None
+        if span is not None and _trace_context.spans is not None:
+            _trace_context.spans.close_call(span, error)
         if self._items is not None:
             self._items.close()
         if self._group is not None and self._port is not None:
@@ -132,8 +141,8 @@ class Stream(_Reading, NotData, AsyncIterator[_T]):
             return self._made(await self._opened().take())  # type: ignore[no-any-return]
         except (asyncio.CancelledError, GeneratorExit):
             raise
-        except BaseException:
-            self._end()
+        except BaseException as error:
+            self._end(None if isinstance(error, StopAsyncIteration) else error)
             for one in self._feeds:
                 await one.finish()
             raise
@@ -220,8 +229,8 @@ class BlockingStream(_Reading, Iterator[Any]):
         except Ended:
             self._end()
             raise StopIteration from None
-        except BaseException:
-            self._end()
+        except BaseException as error:
+            self._end(error)
             raise
 
     def close(self) -> None:

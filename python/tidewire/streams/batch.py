@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from tidewire._trace_context import of_message
 from tidewire.errors import InvalidArgument, PublishFailed
 from tidewire.streams.home import refused
 from tidewire.streams.publisher import Ack, Message, message_of
@@ -53,6 +54,7 @@ class Batch:
             raise InvalidArgument(
                 f"stream {self._name!r}: a batch has at most {_MESSAGES_MAX:,} messages: store several batches, or use a publisher"
             )
+        headers = of_message(subject, headers)
         self._messages.append(message_of(subject, value, key, id, headers, content, None, None, ttl))
 
     async def __aenter__(self) -> Batch:

@@ -11,6 +11,7 @@ from time import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tidewire._trace_context import of_message
 from tidewire.errors import InvalidArgument, PublishFailed
 from tidewire.streams.event import content_of
 from tidewire.streams.home import span_us
@@ -112,6 +113,7 @@ class Publisher:
             InvalidArgument: if an argument is not allowed.
             PublishFailed: if messages before it were not stored.
         """
+        headers = of_message(subject, headers)
         if (
             content == "bytes"
             and value.__class__ is bytes

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidewire._limits import CONSUMER_IN_FLIGHT
+from tidewire._trace_context import of_message
 from tidewire.errors import InvalidArgument
 from tidewire.streams.batch import Batch
 from tidewire.streams.consumer import Consumer
@@ -157,6 +158,7 @@ class Stream:
 
         Cancelled, it may be stored all the same.
         """
+        headers = of_message(subject, headers)
         message = message_of(subject, value, key, id, headers, content, delay, at, ttl)
         self._home.check()
         if self._queue is None:

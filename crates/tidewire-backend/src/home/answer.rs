@@ -1,6 +1,5 @@
 //! The pending answer of a call: a future, a blocking wait, or a callback.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,7 +16,9 @@ pub fn answer<T>() -> (Teller<T>, Answer<T>) {
 
 /// The pending result of a call: `.await` it on any runtime, [`wait`](Answer::wait) for it on a
 /// plain thread, or pass a callback to [`then`](Answer::then).
+#[derive(derive_more::Debug)]
 #[must_use = "nothing is known of the call before its answer was looked at"]
+#[debug("Answer")]
 pub struct Answer<T>(Inner<T>);
 
 enum Inner<T> {
@@ -27,6 +28,8 @@ enum Inner<T> {
 
 /// The sender of an answer. A sender that is dropped without a result sends
 /// [`Closed`](HomeErrorKind::Closed).
+#[derive(derive_more::Debug)]
+#[debug("Teller")]
 pub struct Teller<T>(Option<Arc<Shared<T>>>);
 
 struct Shared<T> {
@@ -237,18 +240,6 @@ impl<T> Shared<T> {
             waker.wake();
         }
         Ok(())
-    }
-}
-
-impl<T> fmt::Debug for Answer<T> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Answer")
-    }
-}
-
-impl<T> fmt::Debug for Teller<T> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Teller")
     }
 }
 

@@ -1,12 +1,11 @@
 //! Errors of a storage backend, by the possible reaction of the caller.
 
-use std::fmt;
-
 /// The result of a call of a storage backend.
 pub type HomeResult<T> = std::result::Result<T, HomeError>;
 
 /// An error of a storage backend. The message names the field or object, the value and the fix.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{}", self.message())]
 pub struct HomeError(Box<Inner>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,12 +128,6 @@ impl HomeErrorKind {
             Self::Denied => "denied",
             Self::Closed => "closed",
         }
-    }
-}
-
-impl fmt::Display for HomeError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.message())
     }
 }
 

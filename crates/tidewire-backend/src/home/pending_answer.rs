@@ -1,7 +1,6 @@
 //! Answers whose content must not be lost: content that arrives after the answer was dropped is
 //! given back.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +10,9 @@ use super::{Answer, Delivery, Fetch, Grant, Home, HomeResult, Settle, Settlement
 
 /// A pending answer. If it is dropped early, it gives back what has arrived so far; the storage
 /// backend gives back what arrives later.
+#[derive(derive_more::Debug)]
 #[must_use = "what it brings goes back when it is dropped"]
+#[debug("Asked")]
 pub struct PendingAnswer<T> {
     answer: Answer<T>,
     back: Option<Box<dyn FnOnce(T) + Send>>,
@@ -76,11 +77,5 @@ impl<T> Drop for PendingAnswer<T> {
         if let Some(Ok(come)) = self.answer.give_up() {
             back(come);
         }
-    }
-}
-
-impl<T> fmt::Debug for PendingAnswer<T> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Asked")
     }
 }

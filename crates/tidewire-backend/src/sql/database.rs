@@ -34,19 +34,22 @@ pub struct Now {
 }
 
 /// A value of a statement.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, derive_more::From)]
 pub enum Cell<'a> {
     /// NULL.
     Null,
     /// An integer.
     Integer(i64),
     /// A float.
+    #[from]
     Float(f64),
     /// True or false; a database without booleans keeps 1 and 0.
     Boolean(bool),
     /// Text without NUL.
+    #[from]
     Text(&'a str),
     /// Bytes.
+    #[from]
     Bytes(&'a [u8]),
     /// Microseconds since 1970-01-01 00:00 UTC.
     Time(i64),
@@ -68,24 +71,6 @@ impl<'a, T: Into<Cell<'a>>> From<Option<T>> for Cell<'a> {
 impl From<u64> for Cell<'_> {
     fn from(number: u64) -> Self {
         Self::number(number)
-    }
-}
-
-impl From<f64> for Cell<'_> {
-    fn from(number: f64) -> Self {
-        Self::Float(number)
-    }
-}
-
-impl<'a> From<&'a str> for Cell<'a> {
-    fn from(text: &'a str) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl<'a> From<&'a [u8]> for Cell<'a> {
-    fn from(bytes: &'a [u8]) -> Self {
-        Self::Bytes(bytes)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Results of runs as typed columns, for workers, stores and readers.
 
-use std::fmt;
 use std::str::FromStr;
 
 /// The type of a column. Every column may have nulls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, derive_more::Display)]
+#[display("{}", self.name())]
 pub enum ColumnType {
     /// 64 bits with a sign.
     Integer,
@@ -34,12 +34,6 @@ impl ColumnType {
             Self::Time => "time",
             Self::Json => "json",
         }
-    }
-}
-
-impl fmt::Display for ColumnType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

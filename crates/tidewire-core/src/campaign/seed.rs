@@ -1,6 +1,5 @@
 //! Seeds: the key of a campaign from what a person writes, and the seed of each run from that key.
 
-use std::fmt;
 use std::hash::Hasher as _;
 use std::str::FromStr;
 
@@ -28,7 +27,8 @@ const TEXT_BYTES_MAX: usize = 4_096;
 /// assert!(Seed::integer("seven").is_err());
 /// # Ok::<(), tidewire_core::campaign::seed::SeedError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, derive_more::Display)]
+#[display("{_0}")]
 pub struct Seed(String);
 
 impl Seed {
@@ -85,12 +85,6 @@ impl From<i64> for Seed {
     }
 }
 
-impl fmt::Display for Seed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 impl FromStr for Seed {
     type Err = SeedError;
 
@@ -104,14 +98,9 @@ impl FromStr for Seed {
 }
 
 /// An invalid seed; the text names the value and the fix.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{_0}")]
 pub struct SeedError(String);
-
-impl fmt::Display for SeedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 impl std::error::Error for SeedError {}
 

@@ -1,7 +1,5 @@
 //! States of a campaign, and the allowed transitions between them.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 /// Where a campaign is in its life.
@@ -13,8 +11,9 @@ use serde::{Deserialize, Serialize};
 /// assert!(!State::Cancelled.may_become(State::Running));
 /// assert_eq!(State::parse("done"), Some(State::Done));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, derive_more::Display)]
 #[serde(rename_all = "lowercase")]
+#[display("{}", self.name())]
 pub enum State {
     /// Created, and not started: no range is leased.
     Draft,
@@ -67,11 +66,5 @@ impl State {
             Self::Cancelled | Self::Failed => !self.ended(),
             Self::Draft | Self::Done => false,
         }
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.name())
     }
 }

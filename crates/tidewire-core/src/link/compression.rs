@@ -1,7 +1,5 @@
 //! Compression of payloads, as section 11 of `spec/wire.md` defines it: independent LZ4 blocks.
 
-use std::fmt;
-
 use lz4_flex::block;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
@@ -81,9 +79,10 @@ fn block_at<'a>(payload: &'a dyn PayloadParts, at: usize, gathered: &'a mut Vec<
 }
 
 /// Why a compressed payload is not taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub enum Unreadable {
     /// When inflated it would be longer than this side takes.
+    #[display("{}", too_long(*bytes, *max))]
     TooLong {
         /// The length that it states.
         bytes: u64,
@@ -91,8 +90,10 @@ pub enum Unreadable {
         max: usize,
     },
     /// The data breaks a rule of the format.
+    #[display("the compressed payload (lz4) can't be read: {_0}")]
     Broken(&'static str),
     /// There is no memory for it.
+    #[display("the receiver has no memory for {bytes} bytes at present: try again later")]
     NoMemory {
         /// The length that it states.
         bytes: u64,
@@ -106,18 +107,6 @@ impl Unreadable {
             Self::TooLong { .. } => ErrorCode::PayloadTooLarge,
             Self::Broken(_) => ErrorCode::WireError,
             Self::NoMemory { .. } => ErrorCode::LimitExceeded,
-        }
-    }
-}
-
-impl fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLong { bytes, max } => f.write_str(&too_long(*bytes, *max)),
-            Self::Broken(problem) => write!(f, "the compressed payload (lz4) can't be read: {problem}"),
-            Self::NoMemory { bytes } => {
-                write!(f, "the receiver has no memory for {bytes} bytes at present: try again later")
-            }
         }
     }
 }

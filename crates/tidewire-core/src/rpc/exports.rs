@@ -2,7 +2,6 @@
 //! lease.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 /// An object that one node, the holder, has received.
@@ -22,14 +21,16 @@ struct Entry<I, T> {
 }
 
 /// There is nothing of a key for a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display, derive_more::Error)]
+#[display("{}: {holder:?} holds no export of this key: it was disposed, its lease has ended, or another node holds it", key.get(..8).unwrap_or(key))]
 pub struct Gone {
     key: String,
     holder: String,
 }
 
 /// So much has been given already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display, derive_more::Error)]
+#[display("remote_objects={most}: so many exports are open: dispose some, or give them shorter leases")]
 pub struct Full {
     most: usize,
 }
@@ -232,23 +233,3 @@ impl<I, T> Entry<I, T> {
         self.given == 0 && self.busy == 0
     }
 }
-
-impl fmt::Display for Gone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (key, holder) = (self.key.get(..8).unwrap_or(&self.key), &self.holder);
-        let why = "it was let go, its lease is over, or it was given to another node";
-        write!(f, "{key}: this node has nothing of this key for {holder:?}: {why}")
-    }
-}
-
-impl std::error::Error for Gone {}
-
-impl fmt::Display for Full {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = "so many functions and objects have been given to other nodes already";
-        let fix = "let some go (dispose), or give them shorter leases";
-        write!(f, "remote_objects={}: {what}: {fix}", self.most)
-    }
-}
-
-impl std::error::Error for Full {}

@@ -2,7 +2,6 @@
 //! updates for their owners.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 /// An object of another node.
@@ -30,7 +29,8 @@ pub struct ImportUpdates {
 }
 
 /// So much is held already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display, derive_more::Error)]
+#[display("remote_objects={most}: so many imports are open: dispose some")]
 pub struct Full {
     most: usize,
 }
@@ -150,12 +150,3 @@ impl<T> Imports<T> {
         std::mem::take(&mut self.updates)
     }
 }
-
-impl fmt::Display for Full {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = "this node holds so many functions and objects of others already";
-        write!(f, "remote_objects={}: {what}: let some go (dispose)", self.most)
-    }
-}
-
-impl std::error::Error for Full {}

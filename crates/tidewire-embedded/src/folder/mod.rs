@@ -38,7 +38,8 @@ pub use names::capabilities;
 pub(crate) use recover::beginnings;
 
 /// Repair of a torn file when a folder was opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{file}: a crash has torn the last write, of which nothing was acked: {bytes} bytes from byte {at} on")]
 pub struct Notice {
     /// Which file.
     pub file: String,
@@ -51,16 +52,6 @@ pub struct Notice {
 impl Notice {
     pub(crate) fn torn(file: &str, at: u64, bytes: u64) -> Self {
         Self { file: file.to_owned(), at, bytes }
-    }
-}
-
-impl std::fmt::Display for Notice {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { file, at, bytes } = self;
-        write!(
-            out,
-            "{file}: a crash has torn the last write, of which nothing was acked: {bytes} bytes from byte {at} on"
-        )
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Options {
 }
 
 /// A storage backend in a folder.
+#[derive(derive_more::Debug)]
+#[debug("Embedded({place:?})")]
 pub struct Embedded {
     shared: Arc<Shared>,
     place: String,
@@ -151,11 +153,5 @@ impl Drop for Embedded {
         self.shared.close(teller);
         drop(closed);
         self.join();
-    }
-}
-
-impl std::fmt::Debug for Embedded {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "Embedded({:?})", self.place)
     }
 }

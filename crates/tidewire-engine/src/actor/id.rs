@@ -1,10 +1,11 @@
 //! Identity of an actor within its engine, and among all engines of a process.
 
-use std::fmt;
 use std::num::NonZeroU64;
 
 /// The id of an actor: unique in its engine, never used twice.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display, derive_more::Debug)]
+#[display("#{_0}")]
+#[debug("#{_0}")]
 pub struct ActorId(NonZeroU64);
 
 impl ActorId {
@@ -18,18 +19,6 @@ impl ActorId {
     /// The id as a number, from 1.
     pub fn get(self) -> u64 {
         self.0.get()
-    }
-}
-
-impl fmt::Display for ActorId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "#{}", self.0)
-    }
-}
-
-impl fmt::Debug for ActorId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Probe: an actor for tests, which stores its messages and provides a context for handlers.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +47,8 @@ const DISPATCHER: &str = "probe";
 /// assert!(!me.me().is_alive());
 /// # Ok::<(), Fault>(())
 /// ```
+#[derive(derive_more::Debug)]
+#[debug("Probe({:?})", self.me)]
 pub struct Probe<M: Send + 'static> {
     engine: Engine,
     served: Arc<External>,
@@ -116,12 +117,6 @@ impl<M: Send + 'static> Drop for Probe<M> {
         self.me.stop_quietly();
         while self.served.run_ready() > 0 {}
         self.engine.shutdown(Duration::ZERO);
-    }
-}
-
-impl<M: Send + 'static> fmt::Debug for Probe<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Probe({:?})", self.me)
     }
 }
 

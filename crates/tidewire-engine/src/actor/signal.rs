@@ -1,6 +1,5 @@
 //! Signals of an actor about other actors, and notices of the engine to an actor.
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::actor::id::ActorId;
@@ -21,37 +20,30 @@ pub enum Signal {
 }
 
 /// Why an actor terminated.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 #[non_exhaustive]
 pub enum StopReason {
     /// It was stopped, by itself or by another.
+    #[display("stopped")]
     Stopped,
     /// Its future ended.
+    #[display("finished")]
     Finished,
     /// It failed, and its policy is to stop or to escalate.
+    #[display("failed: {_0}")]
     Failed(String),
     /// It failed more often than its policy allows.
+    #[display("restart_limit: {_0}")]
     RestartLimit(String),
     /// Its parent stopped.
+    #[display("parent_stopped")]
     ParentStopped,
     /// It was stuck in its handler when the time for its stop was up.
+    #[display("abandoned")]
     Abandoned,
     /// The engine shut down.
+    #[display("shutdown")]
     Shutdown,
-}
-
-impl fmt::Display for StopReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stopped => f.write_str("stopped"),
-            Self::Finished => f.write_str("finished"),
-            Self::Failed(error) => write!(f, "failed: {error}"),
-            Self::RestartLimit(error) => write!(f, "restart_limit: {error}"),
-            Self::ParentStopped => f.write_str("parent_stopped"),
-            Self::Abandoned => f.write_str("abandoned"),
-            Self::Shutdown => f.write_str("shutdown"),
-        }
-    }
 }
 
 /// Notice of the engine to an actor, in a lane above all messages.

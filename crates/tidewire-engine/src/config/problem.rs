@@ -1,19 +1,19 @@
 //! Errors of a configuration: the field, the value and the fix.
 
-use std::error::Error;
 use std::fmt;
 
 use tidewire_proto::generated::limits::Limit;
 
 /// Everything that is wrong with a configuration, at once.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Error)]
 pub struct ConfigError {
     /// At least one, in the order of the places they come from.
     pub problems: Vec<Problem>,
 }
 
 /// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{key}: {message}")]
 pub struct Problem {
     /// The key with its path, `dispatchers.io.threads`, or the name of an environment variable.
     pub key: String,
@@ -41,14 +41,6 @@ impl fmt::Display for ConfigError {
         }
         write!(f, "configuration: {} problems", self.problems.len())?;
         self.problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
-    }
-}
-
-impl Error for ConfigError {}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.key, self.message)
     }
 }
 

@@ -142,20 +142,11 @@ impl<M> EndReporter<M> {
 }
 
 /// Waiting for one's own end, or that of a parent, inside one's own handler can never succeed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display, derive_more::Error)]
+#[display(
+    "actor {actor} waits for its own stop inside its own handler, or in that of a child: return from it, or use ctx.stop()"
+)]
 pub struct WaitsForItself {
     /// The actor.
     pub actor: ActorId,
 }
-
-impl std::fmt::Display for WaitsForItself {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "actor {} waits for its own stop inside its own handler, or in that of a child: return from it, or use ctx.stop()",
-            self.actor
-        )
-    }
-}
-
-impl std::error::Error for WaitsForItself {}

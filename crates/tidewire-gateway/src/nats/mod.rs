@@ -39,6 +39,8 @@ const REQUESTS: usize = limits::NATS_REQUESTS.default as usize;
 type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The NATS gateway of a hub. It ends when it is closed or dropped.
+#[derive(derive_more::Debug)]
+#[debug("NatsGateway {{ .. }}")]
 pub struct NatsGateway {
     stage: watch::Sender<Stage>,
     ended: Mutex<Option<Receiver<()>>>,
@@ -125,12 +127,6 @@ impl NatsGateway {
 impl Drop for NatsGateway {
     fn drop(&mut self) {
         self.stage.send_replace(Stage::Closed);
-    }
-}
-
-impl fmt::Debug for NatsGateway {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NatsGateway").finish_non_exhaustive()
     }
 }
 

@@ -34,7 +34,7 @@ pub struct Listening {
 }
 
 /// Why a hub can't listen somewhere.
-#[derive(Debug)]
+#[derive(Debug, derive_more::Error)]
 pub struct ListenError {
     address: Address,
     error: io::Error,
@@ -189,8 +189,6 @@ impl fmt::Display for ListenError {
         write!(f, "url: can't listen at {}: {}{}", self.address, self.error, self.fix())
     }
 }
-
-impl std::error::Error for ListenError {}
 
 /// Takes connections in until the hub ends.
 async fn accept_all<T>(

@@ -14,12 +14,12 @@ pub trait ReplyWaiter: Send + Sync {
     fn replied(&self, reply: Message);
     /// The call has failed.
     fn failed(&self, failure: Failure);
-    /// One item of the answer.
-    fn item(&self, item: Message);
+    /// One item of the answer. A waiter that expects none grants no credit for them.
+    fn item(&self, _item: Message) {}
     /// No more items come; the call has ended.
     fn over(&self);
     /// The callee takes so many further items.
-    fn credited(&self, items: u32);
+    fn credited(&self, _items: u32) {}
     /// The call is still at work. The event loop there has been blocked for so many milliseconds;
     /// 0: it goes round.
     fn alive(&self, _blocked_ms: u32) {}
@@ -32,7 +32,7 @@ pub trait Handler: Send + Sync {
     /// later events of the call.
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>>;
     /// Something was published.
-    fn published(&self, message: Published);
+    fn published(&self, _message: Published) {}
     /// True if the handler only listens: then it receives no calls.
     fn listens(&self) -> bool {
         false
@@ -43,10 +43,10 @@ pub trait Handler: Send + Sync {
 pub trait Exchange: Send + Sync {
     /// Nobody waits for the answer any more.
     fn cancelled(&self);
-    /// An item from the caller.
-    fn input(&self, item: Message);
+    /// An item from the caller. An exchange that takes none grants no credit for them.
+    fn input(&self, _item: Message) {}
     /// The caller sends no more items.
-    fn input_over(&self);
+    fn input_over(&self) {}
     /// The caller takes so many further items.
     fn wanted(&self, items: u32);
     /// An item that had to wait [may be sent](super::Call::may_send_item) now. Called on any

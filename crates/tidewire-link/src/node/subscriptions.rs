@@ -174,11 +174,7 @@ impl ReplyWaiter for Resubscription {
         }
     }
 
-    fn item(&self, _: Message) {}
-
     fn over(&self) {
         self.later.iter().for_each(|later| later.over());
     }
-
-    fn credited(&self, _: u32) {}
 }

@@ -12,7 +12,6 @@ mod peer;
 mod presence;
 mod session;
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -70,7 +69,8 @@ impl BridgeOptions {
 }
 
 /// Why there is no bridge.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display, derive_more::Error)]
+#[display("{text}")]
 pub struct BridgeError {
     code: ErrorCode,
     text: String,
@@ -87,14 +87,6 @@ impl BridgeError {
     }
 }
 
-impl fmt::Display for BridgeError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for BridgeError {}
-
 impl From<HomeError> for BridgeError {
     fn from(error: HomeError) -> Self {
         let code = match error.kind() {
@@ -107,6 +99,8 @@ impl From<HomeError> for BridgeError {
 }
 
 /// The other nodes of a cluster, at a hub of this process. Dropping it sends them a goodbye.
+#[derive(derive_more::Debug)]
+#[debug("Bridge {{ is_connected: {}, .. }}", self.is_connected())]
 pub struct Bridge {
     closing: watch::Sender<bool>,
     closed: Mutex<Option<Receiver<()>>>,
@@ -170,12 +164,6 @@ impl Bridge {
 impl Drop for Bridge {
     fn drop(&mut self) {
         self.closing.send_replace(true);
-    }
-}
-
-impl fmt::Debug for Bridge {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Bridge").field("is_connected", &self.is_connected()).finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,5 @@
 //! Login: user and password, token, nkey or a credentials file; one of them.
 
-use std::fmt;
 use std::fs;
 
 use async_nats::ConnectOptions;
@@ -11,11 +10,12 @@ use super::query::{Query, decoded};
 use super::wrong;
 
 /// Identity of the client, with its proof.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
 pub enum Login {
     /// No login: the server decides on the connection.
     Nobody,
     /// A user with a password.
+    #[debug("User")]
     User {
         /// Its name.
         name: String,
@@ -23,10 +23,13 @@ pub enum Login {
         password: String,
     },
     /// A token.
+    #[debug("Token")]
     Token(String),
     /// The seed of a user's nkey.
+    #[debug("Nkey")]
     Nkey(String),
     /// The text of a credentials file: a JWT and the seed that belongs to it.
+    #[debug("Credentials")]
     Credentials(String),
 }
 
@@ -78,18 +81,6 @@ impl Login {
             Self::Nkey(_) => "check that the server knows this nkey's public key",
             Self::Credentials(_) => "check that the account's operator is the server's, and that the JWT is in force",
         }
-    }
-}
-
-impl fmt::Debug for Login {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Nobody => "Nobody",
-            Self::User { .. } => "User",
-            Self::Token(_) => "Token",
-            Self::Nkey(_) => "Nkey",
-            Self::Credentials(_) => "Credentials",
-        })
     }
 }
 

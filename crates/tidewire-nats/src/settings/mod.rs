@@ -6,7 +6,6 @@ mod query;
 mod servers;
 mod tls;
 
-use std::fmt;
 use std::time::Duration;
 
 use async_nats::{Client, ConnectOptions, Event};
@@ -32,7 +31,8 @@ const COMMANDS: usize = 4_096;
 ///
 /// `tls://` demands TLS; `nats://` uses TLS where the server does. `nats://TOKEN@host` passes a
 /// token.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Settings {{ servers: {servers:?}, login: {login:?}, name: {name:?}, .. }}")]
 pub struct Settings {
     pub(crate) servers: Vec<String>,
     pub(crate) login: Login,
@@ -134,16 +134,6 @@ impl Settings {
     pub(crate) fn addresses(&self) -> Vec<String> {
         let scheme = if self.tls.required { "tls" } else { "nats" };
         self.servers.iter().map(|server| format!("{scheme}://{server}")).collect()
-    }
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Settings")
-            .field("servers", &self.servers)
-            .field("login", &self.login)
-            .field("name", &self.name)
-            .finish_non_exhaustive()
     }
 }
 

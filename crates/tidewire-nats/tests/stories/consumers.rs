@@ -68,30 +68,6 @@ fn an_event_goes_to_the_consumers_whose_filters_select_it() {
 }
 
 #[test]
-fn a_poisoned_event_is_delivered_as_often_as_was_said_and_then_dead() {
-    let Some(home) = home() else { return };
-    let name = stream(&*home, "poison");
-    let settings = ConsumerSettings { max_deliver: 3, backoff_us: vec![20_000], ..consumer("billing") };
-    home.create_consumer(&name, settings).wait().unwrap();
-    publish_numbers(&*home, &name, 1);
-    let begun = Instant::now();
-    for delivery in 1..=3 {
-        let [one] = &home.fetch(&name, "billing", waiting(1)).wait().unwrap()[..] else { panic!("one is ready") };
-        assert_eq!(one.delivery, delivery);
-        let fault = Some(Fault { error: format!("ValueError: {delivery}"), traceback: "File x, line 1".to_owned() });
-        settle(&*home, &name, "billing", one, Settlement::Nak { delay_us: None, fault });
-    }
-    assert!(begun.elapsed().as_millis() >= 40, "two pauses of 20 ms");
-    let [letter] = &home.dead_letters(&name, "billing", 0, 10).wait().unwrap()[..] else { panic!("one is dead") };
-    assert_eq!((letter.sequence, letter.deliveries, letter.reason.as_str()), (1, 3, "max_deliver"));
-    assert_eq!((letter.fault.error.as_str(), letter.fault.traceback.as_str()), ("ValueError: 3", "File x, line 1"));
-    assert_eq!(&letter.event.as_ref().unwrap().payload[..], b"0");
-    let info = home.consumer_info(&name, "billing").wait().unwrap();
-    assert_eq!((info.dead, info.lag, info.in_flight), (1, 0, 0));
-    assert_eq!(home.stream_info(&name).wait().unwrap().dead, 1);
-}
-
-#[test]
 fn dead_letters_are_delivered_anew_or_dropped() {
     let Some(home) = home() else { return };
     let name = stream(&*home, "requeue");
@@ -187,19 +163,9 @@ fn a_fetch_of_a_deleted_consumer_ends_with_an_error() {
 }
 
 #[test]
-fn other_settings_and_what_nats_can_not_do_are_refused() {
+fn settings_that_nats_does_not_have_are_refused() {
     let Some(home) = home() else { return };
     let name = stream(&*home, "refused");
-    home.create_consumer(&name, consumer("billing")).wait().unwrap();
-    let same = ConsumerSettings { start: Start::New, ..consumer("billing") };
-    assert_eq!(home.create_consumer(&name, same).wait().unwrap().settings.start, Start::All);
-    let error =
-        home.create_consumer(&name, ConsumerSettings { max_deliver: 9, ..consumer("billing") }).wait().unwrap_err();
-    assert!(
-        error.kind() == HomeErrorKind::Differs
-            && error.message().contains("consumer \"billing\": max_deliver is 5, not 9;"),
-        "{error}"
-    );
     let keyed = ConsumerSettings { order: Order::Key, ..consumer("keyed") };
     let error = home.create_consumer(&name, keyed).wait().unwrap_err();
     assert!(

@@ -1,7 +1,6 @@
 //! Unary calls: resolve an instance, send, await the reply, and retry after a lost link or a
 //! refusal.
 
-use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -25,7 +24,9 @@ use crate::values;
 ///
 /// # Cancel safety
 /// Dropping it cancels the call: its handler is dropped where it awaits.
+#[derive(derive_more::Debug)]
 #[must_use = "dropping a call cancels it"]
+#[debug("Call({:?})", self.prepared.as_ref().map_or("call", |prepared| &prepared.title))]
 pub struct Call<T> {
     /// None: it could not be sent, or has been answered.
     prepared: Option<PreparedCall>,
@@ -294,11 +295,5 @@ impl<T: DeserializeOwned> Future for Call<T> {
 impl<T> Drop for Call<T> {
     fn drop(&mut self) {
         self.finish();
-    }
-}
-
-impl<T> fmt::Debug for Call<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Call({:?})", self.prepared.as_ref().map_or("call", |prepared| &prepared.title))
     }
 }

@@ -1,6 +1,5 @@
 //! Service clients: call options, priorities, load balancing and broadcast calls.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -122,7 +121,8 @@ pub struct Answer<T> {
 /// assert_eq!(hub.client("nobody").call::<()>("x", &()).wait().unwrap_err().code(), ErrorCode::NoResponders);
 /// # Ok::<(), tidewire_node::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Client({service:?})")]
 pub struct Client {
     core: Arc<Core>,
     service: Arc<str>,
@@ -155,7 +155,12 @@ impl CallOptions {
 
     pub fn with_outer(&mut self, context: &Context) {
         self.until = context.deadline();
-        self.headers.push((TRACE.to_owned(), context.trace().to_owned()));
+        let fields = context.trace_context().chain([(TRACE, context.trace())]);
+        for (name, value) in fields {
+            if !self.headers.iter().any(|(given, _)| given == name) {
+                self.headers.push((name.to_owned(), value.to_owned()));
+            }
+        }
     }
 
     pub fn with_caller(&mut self, user: &str, trace: Option<&str>) {
@@ -353,12 +358,6 @@ impl Client {
 
 /// Default timeout of a call.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(limits::ASK_TIMEOUT_MS.default);
-
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Client({:?})", self.service)
-    }
-}
 
 pub(crate) fn check_timeout(timeout: Duration) -> Result<(), Error> {
     let max = Duration::from_millis(limits::ASK_TIMEOUT_MS.max);

@@ -1,7 +1,6 @@
 //! Item streams: credit, deadline and end at their reader, and items encoded for the wire.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -39,7 +38,9 @@ const CREDIT: u32 = limits::STREAM_CREDIT.default as u32;
 /// As an argument of a handler it is the stream that the caller passed: a [`Feed`](crate::Feed) of
 /// Rust, a generator of Python. Such a stream begins when its first item is requested, and can be
 /// read while its call runs. Dropping the argument closes it.
+#[derive(derive_more::Debug)]
 #[must_use = "dropping a stream closes it"]
+#[debug("Items({:?})", self.prepared.as_ref().map_or("stream", |prepared| &prepared.title))]
 pub struct Items<T> {
     prepared: Option<PreparedCall>,
     /// A stream of the caller that was not begun yet.
@@ -304,12 +305,6 @@ impl<T> Drop for Items<T> {
     }
 }
 
-impl<T> fmt::Debug for Items<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Items({:?})", self.prepared.as_ref().map_or("stream", |prepared| &prepared.title))
-    }
-}
-
 impl ItemBuffer {
     fn change(&self, change: impl FnOnce(&mut State)) {
         let waker = {
@@ -371,8 +366,6 @@ impl ReplyWaiter for ItemBuffer {
     fn over(&self) {
         self.change(|state| state.end = Some(End::Over));
     }
-
-    fn credited(&self, _: u32) {}
 }
 
 impl Fire for ItemBuffer {

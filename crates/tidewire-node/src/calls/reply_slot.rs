@@ -98,14 +98,9 @@ impl ReplyWaiter for ReplySlot {
         self.end(CallOutcome::Failed(failure.number, failure.message.map(Payload::from)));
     }
 
-    /// No credit is granted for items.
-    fn item(&self, _: Message) {}
-
     fn over(&self) {
         self.end(CallOutcome::Over);
     }
-
-    fn credited(&self, _: u32) {}
 
     fn alive(&self, blocked_ms: u32) {
         *self.alive.lock() = Some((Instant::now(), blocked_ms));

@@ -1,6 +1,5 @@
 //! State of a running attempt at a command: its interruption, its reports and its end.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -61,6 +60,8 @@ impl AttemptEnd {
 }
 
 /// One attempt at a command.
+#[derive(derive_more::Debug)]
+#[debug("Attempt({} of {})", self.number(), self.id())]
 pub struct Attempt {
     record: CommandRecord,
     store: Arc<CommandStore>,
@@ -174,11 +175,5 @@ impl Attempt {
             if self.state.lock().is_storing { Poll::Pending } else { Poll::Ready(()) }
         })
         .await;
-    }
-}
-
-impl fmt::Debug for Attempt {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Attempt({} of {})", self.number(), self.id())
     }
 }

@@ -1,7 +1,6 @@
 //! Commands: long work that is started, followed, and found again by its id. The hub decides the
 //! state of each command.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -39,7 +38,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// println!("{} rows", run.result::<u64>().wait()?);                       // in any process, also tomorrow: shop.commands().find(id)
 /// # Ok::<(), tidewire_node::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Commands of {:?}", self.core.name)]
 pub struct Commands {
     core: Arc<Core>,
     client: Client,
@@ -189,7 +189,8 @@ impl Commands {
 }
 
 /// A command that was started. Dropping it ends nothing.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("CommandRun({id})")]
 pub struct CommandRun {
     commands: Commands,
     id: Arc<str>,
@@ -310,7 +311,9 @@ impl Ended {
 
 /// The progress of a command, as it changes, until it is over. Of changes that come quickly the
 /// newest is seen. While the hub is away, that waits on.
+#[derive(derive_more::Debug)]
 #[must_use = "nothing is heard before it is asked for a report"]
+#[debug("CommandReports({})", self.run.id)]
 pub struct CommandReports {
     run: CommandRun,
     items: Option<Items<Report>>,
@@ -380,22 +383,4 @@ fn explained(error: Error) -> Error {
     }
     let fix = "join one that is started with `tidewire up --data DIR` or `--nats URL`";
     Error::new(ErrorCode::NoResponders, format!("commands: the hub has no place for commands: {fix}"))
-}
-
-impl fmt::Debug for Commands {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Commands of {:?}", self.core.name)
-    }
-}
-
-impl fmt::Debug for CommandRun {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "CommandRun({})", self.id)
-    }
-}
-
-impl fmt::Debug for CommandReports {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "CommandReports({})", self.run.id)
-    }
 }

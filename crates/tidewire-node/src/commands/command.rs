@@ -1,6 +1,5 @@
 //! Commands of a service: handlers of long work with their options.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -50,7 +49,8 @@ const WAIT: Duration = Duration::from_secs(600);
 /// .exclusive_by_key();
 /// let books = Service::new("books").with_command(reindex);
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Command({:?})", info.name)]
 pub struct Command {
     info: ServiceCommand,
     runs: Arc<Answers<CommandContext>>,
@@ -159,14 +159,9 @@ impl Command {
     }
 }
 
-impl fmt::Debug for Command {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Command({:?})", self.info.name)
-    }
-}
-
 /// The attempt at a command that a handler works at.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("{_0:?}")]
 pub struct CommandContext(Arc<Attempt>);
 
 impl CommandContext {
@@ -194,12 +189,6 @@ impl CommandContext {
     /// one before is; a caller sees at least the newest.
     pub fn report(&self, fraction: f64, note: &str) {
         self.0.report(fraction, note);
-    }
-}
-
-impl fmt::Debug for CommandContext {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(out)
     }
 }
 

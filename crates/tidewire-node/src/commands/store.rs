@@ -2,7 +2,6 @@
 //! by compare-and-set, listed.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -35,6 +34,8 @@ const CONFLICTS_MAX: u32 = 64;
 const IN_FLIGHT_MAX: u32 = 10_000;
 
 /// The commands of one storage backend.
+#[derive(derive_more::Debug)]
+#[debug("CommandStore({})", self.home.place())]
 pub struct CommandStore {
     home: Arc<dyn Home>,
     stores: Arc<Opening<()>>,
@@ -442,12 +443,6 @@ impl CommandStore {
                 self.home.purge(QUEUE, purge).await.map(drop)
             }
         }
-    }
-}
-
-impl fmt::Debug for CommandStore {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "CommandStore({})", self.home.place())
     }
 }
 

@@ -2,7 +2,6 @@
 //! their reports and their ends.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -70,6 +69,8 @@ pub trait CommandHandler: Send + Sync {
 }
 
 /// A worker. It ends once it was [drained](Self::drain) and nothing is left.
+#[derive(derive_more::Debug)]
+#[debug("CommandWorker({title})")]
 pub struct CommandWorker {
     options: WorkerOptions,
     title: String,
@@ -571,11 +572,5 @@ impl Drop for TaskGuard {
     fn drop(&mut self) {
         self.0.state.lock().tasks -= 1;
         self.0.wake();
-    }
-}
-
-impl fmt::Debug for CommandWorker {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "CommandWorker({})", self.title)
     }
 }

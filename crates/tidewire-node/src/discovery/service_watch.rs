@@ -1,7 +1,6 @@
 //! Watches of services: instances that join and leave.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 
 use crate::discovery::{InstanceInfo, listed};
@@ -26,7 +25,9 @@ pub struct InstanceChange {
 /// The current instances of one service, or of all, and then joins and departures; made by
 /// [`Node::watch_services`](crate::Node::watch_services). A slow reader gets the difference to its
 /// last state, so that nothing queues up. While the link is lost, no instance is known.
+#[derive(derive_more::Debug)]
 #[must_use = "nothing is watched before it is asked for a change"]
+#[debug("ServiceChanges of {:?}", self.core.name)]
 pub struct ServiceChanges {
     core: Arc<Core>,
     service: Option<String>,
@@ -103,11 +104,5 @@ impl ServiceChanges {
             }));
         }
         Ok(())
-    }
-}
-
-impl fmt::Debug for ServiceChanges {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ServiceChanges of {:?}", self.core.name)
     }
 }

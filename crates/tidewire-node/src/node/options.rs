@@ -1,6 +1,5 @@
 //! Options of a node: name, tokens, TLS, storage, runtime and logging.
 
-use std::fmt;
 use std::future::Future;
 #[cfg(feature = "embedded")]
 use std::path::PathBuf;
@@ -23,7 +22,9 @@ pub(crate) type Spawn = Arc<dyn Fn(Task) + Send + Sync>;
 pub(crate) type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Options of a node. Each setting documents its unit and its default.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+// Tokens and keys are secrets.
+#[debug("NodeOptions({name:?}, {} tokens)", self.tokens.len())]
 pub struct NodeOptions {
     pub(crate) name: String,
     pub(crate) token: Option<String>,
@@ -204,11 +205,4 @@ pub(crate) fn within(limit: &Limit, name: &str, value: u64) -> Result<(), Error>
     }
     let text = format!("{name}: {value} is not allowed: give {} to {} {}", limit.min, limit.max, limit.unit);
     Err(Error::invalid(text))
-}
-
-impl fmt::Debug for NodeOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Tokens and keys are secrets.
-        write!(f, "NodeOptions({:?}, {} tokens)", self.name, self.tokens.len())
-    }
 }

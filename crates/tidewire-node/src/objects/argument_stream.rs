@@ -1,6 +1,5 @@
 //! Streams as arguments: the callee reads the items of the caller.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -45,6 +44,8 @@ use crate::values::{Blob, references};
 /// assert_eq!(sum, 5050);
 /// # Ok::<(), tidewire_node::Error>(())
 /// ```
+#[derive(derive_more::Debug)]
+#[debug("Feed")]
 pub struct Feed(Arc<StreamSlot>);
 
 impl Feed {
@@ -77,12 +78,6 @@ impl Serialize for Feed {
             return Err(serde::ser::Error::custom("this stream was given before, and is read once: make another one"));
         }
         references::serialize(OutboundReference::Own(Exportable::Items(Arc::clone(&self.0))), serializer)
-    }
-}
-
-impl fmt::Debug for Feed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Feed")
     }
 }
 

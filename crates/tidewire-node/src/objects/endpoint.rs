@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use tidewire_core::rpc::exports::Gone;
-use tidewire_link::{Call, Exchange, Handler, OutgoingPayload, Published};
+use tidewire_link::{Call, Exchange, Handler, OutgoingPayload};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use super::{Exportable, Objects};
@@ -42,8 +42,6 @@ impl Handler for ExportSubscription {
         }
         None
     }
-
-    fn published(&self, _: Published) {}
 }
 
 fn gone(why: Gone) -> Error {

@@ -1,6 +1,5 @@
 //! Functions and objects that a node may give to others.
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +50,8 @@ use crate::values::references;
 /// assert_eq!((done.as_str(), heard.try_iter().collect::<Vec<_>>()), ("done", vec![0.5, 1.0]));
 /// # Ok::<(), tidewire_node::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Function({:?})", self.0.title)]
 pub struct Function(Arc<Shared>);
 
 /// An object of this node, as an argument of a call or in its result: the other node calls its
@@ -81,7 +81,8 @@ pub struct Function(Arc<Shared>);
 /// assert_eq!(cart.call::<usize>("add", &"pear").wait()?, 2);
 /// # Ok::<(), tidewire_node::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Object({:?})", self.0.title)]
 pub struct Object(Arc<Shared>);
 
 impl Function {
@@ -204,12 +205,6 @@ macro_rules! travels {
                     Target::Own(Exportable::Object(shared)) if matches!(shared.kind, $kind) => Ok(Self(shared)),
                     _ => Err($wrong),
                 })
-            }
-        }
-
-        impl fmt::Debug for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!(stringify!($type), "({:?})"), self.0.title)
             }
         }
 

@@ -1,7 +1,6 @@
 //! Import handles: functions, objects and streams of other nodes; their table is
 //! `tidewire_core::rpc::imports`.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -30,6 +29,8 @@ pub(crate) struct WireReference {
 
 /// Handle of an object of another node. Its owner is notified when the last handle here is
 /// released.
+#[derive(derive_more::Debug)]
+#[debug("{title} of {owner:?}")]
 pub(crate) struct ImportHandle {
     objects: Weak<Objects>,
     pub key: String,
@@ -144,11 +145,5 @@ impl ImportHandle {
 impl Drop for ImportHandle {
     fn drop(&mut self) {
         self.release();
-    }
-}
-
-impl fmt::Debug for ImportHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {:?}", self.title, self.owner)
     }
 }

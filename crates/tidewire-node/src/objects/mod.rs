@@ -414,9 +414,5 @@ impl ReplyWaiter for IgnoreReply {
 
     fn failed(&self, _: Failure) {}
 
-    fn item(&self, _: Message) {}
-
     fn over(&self) {}
-
-    fn credited(&self, _: u32) {}
 }

@@ -1,6 +1,5 @@
 //! Functions and objects of other nodes.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,13 +27,15 @@ use crate::values::references::{self, within};
 /// function; it cannot be passed to a third node.
 ///
 /// There is an example at [`Function`](crate::Function).
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("RemoteFunction({:?})", self.0.holding)]
 pub struct RemoteFunction(SharedImport);
 
 /// An object of another node, received in arguments or in a result: its methods are called like
 /// those of a service. The rules of [`RemoteFunction`] apply. There is an example at
 /// [`Object`](crate::Object).
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("RemoteObject({:?})", self.0.holding)]
 pub struct RemoteObject(SharedImport);
 
 #[derive(Clone)]
@@ -154,12 +155,6 @@ macro_rules! held {
         impl Serialize for $type {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 references::serialize(OutboundReference::Back(Arc::clone(&self.0.holding)), serializer)
-            }
-        }
-
-        impl fmt::Debug for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!(stringify!($type), "({:?})"), self.0.holding)
             }
         }
 

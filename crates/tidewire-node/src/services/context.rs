@@ -2,7 +2,6 @@
 //! it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -18,6 +17,9 @@ use crate::streams::Lease;
 
 /// The header with the id that a call shares with the one it was made in.
 pub(crate) const TRACE: &str = "tw-trace";
+/// The headers of W3C Trace Context and Baggage. Calls [within](crate::Client::within) a call, and
+/// events that its handler stores, inherit them.
+pub const TRACE_CONTEXT: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 /// The header with the user of a call; only the gateway of a hub sets it.
 pub(crate) const USER: &str = "tw-user";
 /// The header with the origin of a call; only the gateway of a hub sets it.
@@ -26,7 +28,8 @@ pub(crate) const ORIGIN: &str = "tw-origin";
 pub(crate) const PUBLIC: &str = "public";
 
 /// The call that a handler works at: who called, and how long that one waits.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Context({}.{} for {:?})", self.service(), self.method(), self.node())]
 pub struct Context(Arc<Inner>, Active);
 
 /// Lease or fence under which a single active service is active.
@@ -55,7 +58,9 @@ pub(crate) struct Inner {
 
 impl Context {
     pub(crate) fn new(mut inner: Inner) -> Self {
-        if let Some(trace) = inner.headers.remove(TRACE) {
+        let of_parent = |parent: &String| parent.split('-').nth(1).filter(|id| id.len() == 32).map(str::to_owned);
+        let trace = inner.headers.remove(TRACE);
+        if let Some(trace) = trace.or_else(|| inner.headers.get(TRACE_CONTEXT[0]).and_then(of_parent)) {
             inner.trace = trace.into();
         }
         inner.user = inner.headers.remove(USER);
@@ -151,6 +156,11 @@ impl Context {
         self.0.trace.get_or_init(|| random_hex(16))
     }
 
+    /// The headers of the trace context, for messages and events that the handler publishes.
+    pub fn trace_context(&self) -> impl Iterator<Item = (&str, &str)> {
+        TRACE_CONTEXT.into_iter().filter_map(|name| Some((name, self.headers().get(name)?.as_str())))
+    }
+
     /// Until when the caller waits.
     pub fn deadline(&self) -> Option<Instant> {
         self.0.deadline
@@ -197,7 +207,9 @@ impl Context {
 }
 
 /// Builder of a context for a call that no node has made; see [`Context::detached`].
+#[derive(derive_more::Debug)]
 #[must_use = "build() gives the context"]
+#[debug("Detached({}.{} for {:?})", self.inner.service, self.inner.method, self.named.name)]
 pub struct Detached {
     inner: Inner,
     named: Named,
@@ -257,18 +269,6 @@ impl Detached {
     pub fn build(mut self) -> Context {
         self.inner.from = Arc::new(self.named);
         Context(Arc::new(self.inner), self.active)
-    }
-}
-
-impl fmt::Debug for Detached {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Detached({}.{} for {:?})", self.inner.service, self.inner.method, self.named.name)
-    }
-}
-
-impl fmt::Debug for Context {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Context({}.{} for {:?})", self.service(), self.method(), self.node())
     }
 }
 

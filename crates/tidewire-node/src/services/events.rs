@@ -1,7 +1,6 @@
 //! Event handlers of a service: messages on subjects, handled one after the other.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -56,7 +55,8 @@ type Handles = dyn Fn(EventContext, &Message) -> Result<Handled, Failure> + Send
 /// assert_eq!(heard.recv().unwrap(), ("orders.new".to_owned(), 7));
 /// # Ok::<(), tidewire_node::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Event({:?} on {:?})", self.info.method, self.info.subject)]
 pub struct Event {
     pub(crate) info: EventInfo,
     pub(crate) handles: Arc<Handles>,
@@ -65,7 +65,8 @@ pub struct Event {
 }
 
 /// The message that an event handler works at: where it came on, and who sent it.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("EventContext({:?} of {:?})", self.subject(), self.node())]
 pub struct EventContext(Arc<Inner>);
 
 struct Inner {
@@ -141,12 +142,6 @@ impl Event {
     }
 }
 
-impl fmt::Debug for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Event({:?} on {:?})", self.info.method, self.info.subject)
-    }
-}
-
 impl EventContext {
     fn new(message: &Message) -> Self {
         Self(Arc::new(Inner {
@@ -175,12 +170,6 @@ impl EventContext {
     /// The user of the token that the node joined with, if there was one.
     pub fn user(&self) -> Option<&str> {
         self.0.user.as_deref()
-    }
-}
-
-impl fmt::Debug for EventContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "EventContext({:?} of {:?})", self.subject(), self.node())
     }
 }
 

@@ -1,7 +1,6 @@
 //! Failures of handlers, as their callers receive them.
 
 use std::any::Any;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
 
@@ -22,6 +21,8 @@ use crate::values::{self, Blob, Value};
 ///     Ok(price)
 /// });
 /// ```
+#[derive(derive_more::Debug)]
+#[debug("{type_name}({message:?})")]
 pub struct Failure {
     /// Code for a refusal by this node rather than a failure of the handler; the caller receives
     /// the code and the text.
@@ -123,12 +124,6 @@ fn type_name<E>() -> String {
         // A text, or a box around an error of unknown type.
         None | Some(("alloc::string" | "alloc::boxed", _)) => "std:Error".to_owned(),
         Some((module, name)) => format!("{}:{name}", module.replace("::", ".")),
-    }
-}
-
-impl fmt::Debug for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}({:?})", self.type_name, self.message)
     }
 }
 

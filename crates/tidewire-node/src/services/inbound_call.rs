@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use tidewire_engine::raw::{Fire, Mutex};
-use tidewire_link::{Exchange, Message};
+use tidewire_link::Exchange;
 
 use crate::services::instance::ServiceInstance;
 
@@ -122,11 +122,6 @@ impl Exchange for InboundCallState {
             host.gone(self);
         }
     }
-
-    /// No credit is granted for input.
-    fn input(&self, _: Message) {}
-
-    fn input_over(&self) {}
 
     fn wanted(&self, items: u32) {
         if items == 0 {

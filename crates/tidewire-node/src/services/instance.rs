@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use tidewire_core::rpc::admission::{Admission, Entry};
 use tidewire_engine::raw::Mutex;
-use tidewire_link::{Call, Exchange, Handler, OutgoingPayload, Published};
+use tidewire_link::{Call, Exchange, Handler, OutgoingPayload};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::commands::CommandWorker;
@@ -297,8 +297,6 @@ impl Handler for InstanceSubscription {
             }
         }
     }
-
-    fn published(&self, _: Published) {}
 }
 
 /// Admits a call or queues it. The pin `busy` lives until the handler has ended.

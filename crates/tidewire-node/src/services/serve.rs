@@ -1,6 +1,5 @@
 //! Served instances of services: registration, statistics and stop.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -36,6 +35,8 @@ pub(crate) struct ServedRecord {
 
 /// An instance of a service, as the one who serves it holds it. It is served until it is stopped,
 /// or its node is: dropping this ends nothing.
+#[derive(derive_more::Debug)]
+#[debug("Served({:?}, {:?})", self.host.service, self.host.instance)]
 pub struct Served {
     core: Weak<Core>,
     number: u64,
@@ -245,11 +246,5 @@ impl Served {
         }
         // Its subscriptions end after the lock.
         drop(record);
-    }
-}
-
-impl fmt::Debug for Served {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Served({:?}, {:?})", self.host.service, self.host.instance)
     }
 }

@@ -1,6 +1,5 @@
 //! Services and methods: handlers with their descriptions, schemas and options.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -65,7 +64,8 @@ pub(crate) enum MethodHandler {
 /// assert_eq!(wrong.to_string(), "pricing.quote: qty: invalid type: string \"many\", expected u32");
 /// # Ok::<(), tidewire_node::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Service({:?}, {} methods)", self.info.name, self.methods.len())]
 pub struct Service {
     pub(crate) info: ServiceInfo,
     pub(crate) methods: Vec<(MethodInfo, MethodHandler)>,
@@ -290,12 +290,6 @@ fn up_to(limit: &Limit, name: &'static str, least: u64, value: usize) -> Result<
     within(&Limit { min: least, ..*limit }, name, value as u64)
 }
 
-impl fmt::Debug for Service {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Service({:?}, {} methods)", self.info.name, self.methods.len())
-    }
-}
-
 /// A method of a service: a handler with its description for other nodes.
 ///
 /// ```
@@ -310,6 +304,8 @@ impl fmt::Debug for Service {
 ///     .timeout(Duration::from_secs(1));
 /// let math = Service::new("math").with(add);
 /// ```
+#[derive(derive_more::Debug)]
+#[debug("Method({:?})", self.info.name)]
 pub struct Method {
     info: MethodInfo,
     handling: MethodHandler,
@@ -410,6 +406,12 @@ impl Method {
         self
     }
 
+    /// Says that the result is messages for a language model: MCP clients get it as a prompt.
+    pub fn prompt(mut self) -> Self {
+        self.info.prompt = true;
+        self
+    }
+
     /// Default timeout of a call. Callers of other nodes learn of it; 30 s by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         let checked = check_timeout(timeout);
@@ -427,12 +429,6 @@ impl Method {
     #[cfg(feature = "schemars")]
     pub(crate) fn info_mut(&mut self) -> &mut MethodInfo {
         &mut self.info
-    }
-}
-
-impl fmt::Debug for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Method({:?})", self.info.name)
     }
 }
 

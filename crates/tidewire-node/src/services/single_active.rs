@@ -1,7 +1,6 @@
 //! Single active services: one instance of a name is active, the holder of a lease. The others
 //! stand by, and queue calls until one is active.
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +30,8 @@ use crate::values::{self, Blob, Value};
 
 /// One instance of a service of which one is active at a time, as the one who serves it holds it.
 /// Dropping this ends nothing.
+#[derive(derive_more::Debug)]
+#[debug("Single({:?}, {:?}, {})", inner.name, inner.instance, if self.is_active() { "active" } else { "on standby" })]
 pub struct SingleActive {
     inner: Arc<Inner>,
     door: Served,
@@ -433,12 +434,5 @@ impl Stream for ActiveItems {
                 },
             }
         }
-    }
-}
-
-impl fmt::Debug for SingleActive {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = if self.is_active() { "active" } else { "on standby" };
-        write!(f, "Single({:?}, {:?}, {state})", self.inner.name, self.inner.instance)
     }
 }

@@ -1,7 +1,6 @@
 //! Key-value buckets: the newest value of each key, with revisions and history.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -78,7 +77,8 @@ impl BucketOptions {
 ///     Ok(())
 /// }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Bucket({name:?})")]
 pub struct Bucket {
     home: Arc<dyn Home>,
     name: Arc<str>,
@@ -271,12 +271,6 @@ fn key(text: &str) -> Result<Subject, Error> {
     Subject::new(text).map_err(|wrong| Error::new(ErrorCode::InvalidSubject, format!("key: {wrong}")))
 }
 
-impl fmt::Debug for Bucket {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Bucket({:?})", self.name)
-    }
-}
-
 /// A value of a key, or that it was deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry(home::Entry);
@@ -314,7 +308,9 @@ impl Entry {
 
 /// The changes of a bucket: a `futures_core::Stream` for any runtime, or read by
 /// [`next`](Watch::next) and [`next_blocking`](Watch::next_blocking).
+#[derive(derive_more::Debug)]
 #[must_use = "nothing is watched before it is asked for a change"]
+#[debug("Watch({bucket:?})")]
 pub struct Watch {
     home: Arc<dyn Home>,
     bucket: Arc<str>,
@@ -366,11 +362,5 @@ impl futures_core::Stream for Watch {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.poll(context).map(Some)
-    }
-}
-
-impl fmt::Debug for Watch {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Watch({:?})", self.bucket)
     }
 }

@@ -1,6 +1,5 @@
 //! Durable event handlers of a service: the declaration, with the consumer whose events it handles.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -65,7 +64,8 @@ type Handles = dyn Fn(Arc<Delivery>) -> Result<Handled, Failure> + Send + Sync;
 /// # }
 /// # Ok::<(), tidewire_node::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("DurableHandler({:?} of {:?})", self.info.subject, self.consumer())]
 pub struct DurableHandler {
     pub(crate) info: EventInfo,
     pub(crate) handles: Arc<Handles>,
@@ -155,12 +155,6 @@ impl DurableHandler {
     /// Its subjects.
     pub(crate) fn pattern(&self) -> Result<Pattern, Error> {
         names::pattern(&self.info.subject)
-    }
-}
-
-impl fmt::Debug for DurableHandler {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "DurableHandler({:?} of {:?})", self.info.subject, self.consumer())
     }
 }
 

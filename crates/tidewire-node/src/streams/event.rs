@@ -31,7 +31,8 @@ const SETTLED_MAX: usize = 10_000;
 const SETTLE_BYTES: usize = 32;
 
 /// An event of a stream.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
+#[debug("Event({} on {})", self.0.sequence, self.0.subject)]
 pub struct Event(home::Event);
 
 impl Event {
@@ -102,17 +103,13 @@ impl AsRef<home::Event> for Event {
     }
 }
 
-impl fmt::Debug for Event {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Event({} on {})", self.0.sequence, self.0.subject)
-    }
-}
-
 /// One delivery attempt of an event, to be settled: [`ack`](Delivery::ack) it after handling.
 ///
 /// A delivery that is dropped without settlement is redelivered after the consumer's ack wait.
 /// Settlements are stored in batches in the background. A settlement that is lost with the process
 /// is no loss: the event is redelivered.
+#[derive(derive_more::Debug)]
+#[debug("Delivery({delivery} of {event:?})")]
 pub struct Delivery {
     event: Event,
     delivery: u32,
@@ -263,12 +260,6 @@ impl Deref for Delivery {
 
     fn deref(&self) -> &Event {
         &self.event
-    }
-}
-
-impl fmt::Debug for Delivery {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Delivery({} of {:?})", self.delivery, self.event)
     }
 }
 

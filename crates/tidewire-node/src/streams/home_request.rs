@@ -19,7 +19,7 @@ use tidewire_proto::subject::Subject;
 
 use super::schedule::{self, ScheduleMap};
 use super::service::StopSignal;
-use super::wire::{self, AckResult, Each, EntryOut, EventOut};
+use super::wire::{self, AckResult, Each};
 use super::wire_maps::{self, BucketMap, ConsumerMap, StreamMap};
 use super::{END_WAIT, errors};
 use crate::services::failure::Failure;
@@ -200,7 +200,7 @@ fn read<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> R
                 let (start, filter) = (wire::start(start)?, wire::patterns("filter", &filter)?);
                 Ok(home.read(&stream, Read { start, stop, filter, max_messages, max_bytes, wait_us }).into())
             };
-            waiting(begin, |page| written(&wire::PageOut(&page)))
+            waiting(begin, |page| written(&wire::page_out(&page)))
         }
         "create_consumer" => {
             let new: NewConsumer = Deserialize::deserialize(from)?;
@@ -215,7 +215,7 @@ fn read<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> R
                 Deserialize::deserialize(from)?;
             let fetch = Fetch { max_messages, max_bytes, wait_us };
             let begin = move |home: &Arc<dyn Home>| Ok(pending_answer::fetch(home, &stream, &consumer, fetch));
-            ended(token, begin, || Ok(Vec::new()), |all| written(&Each(&all, EventOut::of)))
+            ended(token, begin, || Ok(Vec::new()), |all| written(&Each(&all, wire::delivery_out)))
         }
         "settle" => {
             let (stream, consumer, settled) = Deserialize::deserialize(from)?;
@@ -224,12 +224,12 @@ fn read<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> R
                 let settled = settled.into_iter().map(wire::settle).collect::<HomeResult<_>>()?;
                 Ok(home.settle(&stream, &consumer, settled))
             };
-            act(begin, |all| written(&Each(&all, wire::SettledOut)))
+            act(begin, |all| written(&Each(&all, wire::settled_out)))
         }
         "dead_letters" => {
             let (stream, consumer, from, max): (String, String, u64, u32) = Deserialize::deserialize(from)?;
             let begin = move |home: &dyn Home| Ok(home.dead_letters(&stream, &consumer, from, max));
-            act(begin, |all| written(&Each(&all, wire::DeadLetterOut)))
+            act(begin, |all| written(&Each(&all, wire::dead_letter_out)))
         }
         "list_consumers" => {
             let (stream,): (String,) = Deserialize::deserialize(from)?;
@@ -295,7 +295,7 @@ fn read_other<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>
         "get" => {
             let (bucket, key, revision): (String, String, _) = Deserialize::deserialize(from)?;
             let begin = move |home: &dyn Home| Ok(home.get(&bucket, wire::subject("key", &key)?, revision));
-            act(begin, |found| written(&found.as_ref().map(EntryOut)))
+            act(begin, |found| written(&found.as_ref().map(wire::entry_out)))
         }
         "delete" => {
             let (bucket, key, expect, purge): (String, String, _, _) = Deserialize::deserialize(from)?;
@@ -315,7 +315,7 @@ fn read_other<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>
         "history" => {
             let (bucket, key): (String, String) = Deserialize::deserialize(from)?;
             let begin = move |home: &dyn Home| Ok(home.history(&bucket, wire::subject("key", &key)?));
-            act(begin, |all| written(&Each(&all, EntryOut)))
+            act(begin, |all| written(&Each(&all, wire::entry_out)))
         }
         "watch" => {
             let (bucket, filter, after, max, wait_us): (String, String, _, _, _) = Deserialize::deserialize(from)?;
@@ -323,7 +323,7 @@ fn read_other<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>
                 let filter = wire::pattern("filter", &filter)?;
                 Ok(home.watch(&bucket, Watch { filter, after, max, wait_us }).into())
             };
-            waiting(begin, |changes| written(&wire::ChangesOut(&changes)))
+            waiting(begin, |changes| written(&wire::changes_out(&changes)))
         }
         "acquire" => {
             let NewGrant { name, holder, ttl_us, wait_us, token } = Deserialize::deserialize(from)?;

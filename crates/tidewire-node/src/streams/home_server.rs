@@ -1,6 +1,5 @@
 //! Server of a storage backend: offers it over a link that another part of the process owns.
 
-use std::fmt;
 use std::sync::Arc;
 
 use tidewire_engine::EngineHandle;
@@ -17,6 +16,8 @@ use crate::services::serve::{Registration, register};
 
 /// A storage backend that a node offers to the nodes that join its hub, as the services
 /// `tidewire-streams` and `tidewire-commands`. It ends when it is dropped.
+#[derive(derive_more::Debug)]
+#[debug("HomeServer({})", self.instances[1].instance)]
 pub struct HomeServer {
     home: Arc<HomeSlot>,
     leaving: Arc<StopSignal>,
@@ -66,11 +67,5 @@ impl Drop for HomeServer {
         self.leave();
         self.instances.iter().for_each(|instance| instance.close());
         self.home.close();
-    }
-}
-
-impl fmt::Debug for HomeServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HomeServer({})", self.instances[1].instance)
     }
 }

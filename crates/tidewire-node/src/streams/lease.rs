@@ -1,6 +1,5 @@
 //! Leases: mutual exclusion for a time, with fencing tokens.
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -76,7 +75,9 @@ impl LeaseOptions {
 ///     lease.release().await
 /// }
 /// ```
+#[derive(derive_more::Debug)]
 #[must_use = "dropping a lease gives it back"]
+#[debug("Lease({:?}{})", self.held.name, if self.is_held() { ", held" } else { "" })]
 pub struct Lease {
     held: Arc<LeaseState>,
 }
@@ -393,11 +394,5 @@ impl Drop for Lease {
             // The TTL ends a lease whose release does not arrive.
             self.held.release(fence).then(drop);
         }
-    }
-}
-
-impl fmt::Debug for Lease {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Lease({:?}{})", self.held.name, if self.is_held() { ", held" } else { "" })
     }
 }

@@ -1,6 +1,5 @@
 //! Messages to be published: a subject, a value, and options.
 
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -28,7 +27,8 @@ const AROUND_BYTES: usize = 64;
 /// let message = Message::new("orders.created", &("tea", 2)).key("customer-7").id("order-42").ttl(Duration::from_secs(3600));
 /// assert_eq!(format!("{message:?}"), "Message(orders.created)");
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Message({})", _0.as_ref().map_or_else(|error| format!("{error:?}"), |message| message.subject.to_string()))]
 pub struct Message(Result<NewMessage, Error>);
 
 impl Message {
@@ -107,13 +107,4 @@ impl Message {
 pub(super) fn size(message: &NewMessage) -> usize {
     let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
     message.payload.len() + message.subject.as_str().len() + headers + AROUND_BYTES
-}
-
-impl fmt::Debug for Message {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Ok(message) => write!(out, "Message({})", message.subject),
-            Err(error) => write!(out, "Message({error:?})"),
-        }
-    }
 }

@@ -37,6 +37,8 @@ const FAILURES_MAX: usize = 1_000;
 ///     Ok(out.acked())
 /// }
 /// ```
+#[derive(derive_more::Debug)]
+#[debug("Publisher({:?}, {} acked)", self.record.stream, self.acked())]
 pub struct Publisher {
     lane: Arc<Batcher<NewMessage, Option<String>, Ack>>,
     record: Arc<Record>,
@@ -197,11 +199,5 @@ impl fmt::Display for NotStored {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = self.id.as_ref().map_or_else(String::new, |id| format!(" (id {id:?})"));
         write!(out, "message {}{named}: {}: {}", self.number, self.error.code().name(), self.error)
-    }
-}
-
-impl fmt::Debug for Publisher {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Publisher({:?}, {} acked)", self.record.stream, self.acked())
     }
 }

@@ -1,7 +1,6 @@
 //! Storage backend of a hub: its streams, buckets and leases, by calls of the hub's storage
 //! service.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use tidewire_proto::subject::{Pattern, Subject};
 
 use super::schedule::ScheduleMap;
 use super::serial_queue::SerialQueue;
-use super::wire::{self, AckResult, Each, MessageOut, SettleOut};
+use super::wire::{self, AckResult, Each};
 use super::wire_maps::{self, BucketMap, ConsumerMap, StreamMap};
 use super::{CALL, END_WAIT, LONG_WAIT_US, SERVICE, errors};
 use crate::calls::call::Call;
@@ -32,9 +31,11 @@ use crate::error::Error;
 use crate::names;
 use crate::node::core::{Core, Returning};
 use crate::pending::Wakers;
+use crate::values::Raw;
 
 /// Storage backend of the hub that a node has joined.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("HubHome({place})")]
 pub(super) struct HubHome {
     core: Arc<Core>,
     client: Client,
@@ -295,7 +296,7 @@ impl Streams for HubHome {
         let (teller, answer) = answer();
         self.turns.take(move |turn| {
             let read = |acks: Vec<AckResult>| Ok(acks.into_iter().map(|ack| ack.0).collect());
-            let stored = home.call("publish", (stream, Each(&messages, MessageOut), whole), read);
+            let stored = home.call("publish", (stream, Each(&messages, wire::message_out), whole), read);
             stored.then(move |result| {
                 drop(turn);
                 drop(teller.tell(result));
@@ -313,7 +314,7 @@ impl Streams for HubHome {
 
     fn create_schedule(&self, stream: &str, settings: ScheduleSettings) -> Answer<(ScheduleInfo, Change)> {
         let ScheduleSettings { name, timing, message } = &settings;
-        let args = (stream, name, timing.text(), timing.time_zone(), MessageOut(message));
+        let args = (stream, name, timing.text(), timing.time_zone(), wire::message_out(message));
         self.ask("create_schedule", args, ScheduleMap::info)
     }
 
@@ -360,7 +361,7 @@ impl Streams for HubHome {
     }
 
     fn settle(&self, stream: &str, consumer: &str, settled: Vec<Settle>) -> Answer<Vec<HomeResult<()>>> {
-        self.ask("settle", (stream, consumer, Each(&settled, SettleOut)), |all| Ok(wire::settled(all)))
+        self.ask("settle", (stream, consumer, Each(&settled, wire::settle_out)), |all| Ok(wire::settled(all)))
     }
 
     fn pause(&self, stream: &str, consumer: &str, until_us: Option<u64>) -> Answer<()> {
@@ -409,7 +410,7 @@ impl KeyValue for HubHome {
     }
 
     fn put(&self, bucket: &str, key: Subject, value: Bytes, expect: Expect, ttl_us: Option<u64>) -> Answer<u64> {
-        self.call("put", (bucket, key.as_str(), wire::Raw(&value), expected(expect), ttl_us), Ok)
+        self.call("put", (bucket, key.as_str(), Raw(&value), expected(expect), ttl_us), Ok)
     }
 
     fn get(&self, bucket: &str, key: Subject, revision: Option<u64>) -> Answer<Option<Entry>> {
@@ -480,11 +481,5 @@ const fn expected(expect: Expect) -> Option<u64> {
         Expect::Any => None,
         Expect::Absent => Some(0),
         Expect::Revision(revision) => Some(revision),
-    }
-}
-
-impl fmt::Debug for HubHome {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "HubHome({})", self.place)
     }
 }

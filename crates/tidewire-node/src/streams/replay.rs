@@ -1,7 +1,6 @@
 //! Replays: the events of a stream, page by page, without stored state.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -57,7 +56,9 @@ impl ReadOptions {
 
 /// The events of a stream: a `futures_core::Stream` for any runtime, or read by
 /// [`next`](Replay::next) and [`next_blocking`](Replay::next_blocking). An error is the last.
+#[derive(derive_more::Debug)]
 #[must_use = "nothing is read before it is asked for an event"]
+#[debug("Replay({stream:?})")]
 pub struct Replay {
     home: Arc<dyn Home>,
     stream: Arc<str>,
@@ -143,11 +144,5 @@ impl futures_core::Stream for Replay {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.poll(context)
-    }
-}
-
-impl fmt::Debug for Replay {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Replay({:?})", self.stream)
     }
 }

@@ -1,6 +1,5 @@
 //! Schedules of a stream: messages that its storage backend publishes periodically.
 
-use std::fmt;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
@@ -17,7 +16,8 @@ use crate::pending::Pending;
 use crate::values::Bytes;
 
 /// A snapshot of a schedule. Dropping this ends nothing.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Schedule({:?}, {:?})", self.name(), self.when())]
 pub struct Schedule {
     info: ScheduleInfo,
     change: Change,
@@ -52,12 +52,6 @@ impl Schedule {
     /// The change that [`Stream::schedule`] made; `Kept` for a schedule that was only looked up.
     pub const fn change(&self) -> Change {
         self.change
-    }
-}
-
-impl fmt::Debug for Schedule {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Schedule({:?}, {:?})", self.name(), self.when())
     }
 }
 

@@ -1,6 +1,5 @@
 //! Streams: durable ordered logs of events.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,7 +84,8 @@ impl StreamOptions {
 }
 
 /// A stream. Clones are the same stream, and share the order of their messages.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Stream({name:?})")]
 pub struct Stream {
     home: Arc<dyn Home>,
     /// For the timeouts of consumers.
@@ -277,11 +277,5 @@ impl Stream {
     /// If it is dropped, the stream may have been deleted.
     pub fn delete(&self) -> Pending<()> {
         answered(self.home.delete_stream(&self.name))
-    }
-}
-
-impl fmt::Debug for Stream {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Stream({:?})", self.name)
     }
 }

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use serde::Deserialize as DeriveDeserialize;
 use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use tidewire_backend::home::{
@@ -13,7 +14,7 @@ use tidewire_backend::home::{
 };
 use tidewire_proto::subject::{Pattern, Subject};
 
-use crate::values::Bytes;
+use crate::values::{Bytes, Raw};
 
 /// A part of a call that is no such thing.
 fn wrong(field: &str, problem: &dyn fmt::Display) -> HomeError {
@@ -36,23 +37,10 @@ pub(super) fn texts(patterns: &[Pattern]) -> Vec<&str> {
     patterns.iter().map(Pattern::as_str).collect()
 }
 
-/// Borrowed bytes, encoded as bytes.
-pub(super) struct Raw<'a>(pub &'a [u8]);
-
-impl Serialize for Raw<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_bytes(self.0)
-    }
-}
-
 /// A message for a storage backend, as it is encoded.
-pub(super) struct MessageOut<'a>(pub &'a NewMessage);
-
-impl Serialize for MessageOut<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let NewMessage { subject, payload, key, id, headers, deliver_at_us, ttl_us } = self.0;
-        (subject.as_str(), Raw(payload), key, id, headers, deliver_at_us, ttl_us).serialize(to)
-    }
+pub(super) fn message_out(message: &NewMessage) -> impl Serialize {
+    let NewMessage { subject, payload, key, id, headers, deliver_at_us, ttl_us } = message;
+    (subject.as_str(), Raw(payload), key, id, headers, deliver_at_us, ttl_us)
 }
 
 pub(super) type MessageIn =
@@ -120,37 +108,11 @@ fn refusal(kind: &str, text: String) -> HomeError {
 }
 
 /// First element of a result: a sequence or the kind of an error.
+#[derive(DeriveDeserialize)]
+#[serde(untagged, expecting = "a sequence or a kind of error")]
 enum First {
     Sequence(u64),
     Kind(String),
-}
-
-impl<'de> Deserialize<'de> for First {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Either;
-
-        impl Visitor<'_> for Either {
-            type Value = First;
-
-            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                out.write_str("a sequence or a kind of error")
-            }
-
-            fn visit_u64<E>(self, sequence: u64) -> Result<First, E> {
-                Ok(First::Sequence(sequence))
-            }
-
-            fn visit_i64<E: serde::de::Error>(self, sequence: i64) -> Result<First, E> {
-                u64::try_from(sequence).map(First::Sequence).map_err(E::custom)
-            }
-
-            fn visit_str<E>(self, kind: &str) -> Result<First, E> {
-                Ok(First::Kind(kind.to_owned()))
-            }
-        }
-
-        from.deserialize_any(Either)
-    }
 }
 
 struct Durable(Durability);
@@ -177,21 +139,15 @@ impl<'de> Deserialize<'de> for Durable {
     }
 }
 
-/// An event, or a delivery of one, from a storage backend. A replay has neither a delivery nor a
-/// ticket: both are 0.
-pub(super) struct EventOut<'a>(pub &'a Event, pub u32, pub u64);
-
-impl<'a> EventOut<'a> {
-    pub const fn of(delivery: &'a Delivery) -> Self {
-        Self(&delivery.event, delivery.delivery, delivery.ticket)
-    }
+/// An event of a storage backend, as it is encoded. A replay has neither a delivery nor a ticket:
+/// both are 0.
+fn event_out(event: &Event, delivery: u32, ticket: u64) -> impl Serialize {
+    let Event { sequence, time_us, subject, payload, key, id, headers } = event;
+    (subject.as_str(), Raw(payload), key, id, headers, sequence, time_us, delivery, ticket)
 }
 
-impl Serialize for EventOut<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Event { sequence, time_us, subject, payload, key, id, headers } = self.0;
-        (subject.as_str(), Raw(payload), key, id, headers, sequence, time_us, self.1, self.2).serialize(to)
-    }
+pub(super) fn delivery_out(delivery: &Delivery) -> impl Serialize {
+    event_out(&delivery.event, delivery.delivery, delivery.ticket)
 }
 
 pub(super) type EventIn = (String, Bytes, Option<String>, Option<String>, Vec<(String, String)>, u64, u64, u32, u64);
@@ -220,13 +176,8 @@ impl<'a, T, O: Serialize, F: Fn(&'a T) -> O> Serialize for Each<'a, T, F> {
     }
 }
 
-pub(super) struct PageOut<'a>(pub &'a Page);
-
-impl Serialize for PageOut<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Page { events, next, last } = self.0;
-        (Each(events, |event| EventOut(event, 0, 0)), next, last).serialize(to)
-    }
+pub(super) fn page_out(page: &Page) -> impl Serialize {
+    (Each(&page.events, |event| event_out(event, 0, 0)), page.next, page.last)
 }
 
 pub(super) type PageIn = (Vec<EventIn>, u64, u64);
@@ -236,21 +187,16 @@ pub(super) fn page((events, next, last): PageIn) -> HomeResult<Page> {
 }
 
 /// Settlement of a delivery, as it is encoded.
-pub(super) struct SettleOut<'a>(pub &'a Settle);
-
-impl Serialize for SettleOut<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Settle { sequence, ticket, how } = self.0;
-        let (how, delay_us, reason, fault) = match how {
-            Settlement::Ack => ("ack", None, "", None),
-            Settlement::Nak { delay_us, fault } => ("nak", *delay_us, "", fault.as_ref()),
-            Settlement::Term { reason, fault } => ("term", None, reason.as_str(), fault.as_ref()),
-            Settlement::Working => ("working", None, "", None),
-            Settlement::Release => ("release", None, "", None),
-        };
-        let fault = fault.map(|fault| (&fault.error, &fault.traceback));
-        (sequence, ticket, how, delay_us, reason, fault).serialize(to)
-    }
+pub(super) fn settle_out(settle: &Settle) -> impl Serialize {
+    let (how, delay_us, reason, fault) = match &settle.how {
+        Settlement::Ack => ("ack", None, "", None),
+        Settlement::Nak { delay_us, fault } => ("nak", *delay_us, "", fault.as_ref()),
+        Settlement::Term { reason, fault } => ("term", None, reason.as_str(), fault.as_ref()),
+        Settlement::Working => ("working", None, "", None),
+        Settlement::Release => ("release", None, "", None),
+    };
+    let fault = fault.map(|fault| (&fault.error, &fault.traceback));
+    (settle.sequence, settle.ticket, how, delay_us, reason, fault)
 }
 
 pub(super) type SettleIn = (u64, u64, String, Option<u64>, String, Option<(String, String)>);
@@ -269,12 +215,8 @@ pub(super) fn settle((sequence, ticket, how, delay_us, reason, fault): SettleIn)
 }
 
 /// The result for one settlement: nothing, or the kind and the text of its error.
-pub(super) struct SettledOut<'a>(pub &'a HomeResult<()>);
-
-impl Serialize for SettledOut<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.0.as_ref().err().map(|error| (error.kind().name(), error.message())).serialize(to)
-    }
+pub(super) fn settled_out(result: &HomeResult<()>) -> impl Serialize {
+    result.as_ref().err().map(|error| (error.kind().name(), error.message()))
 }
 
 pub(super) type SettledIn = Option<(String, String)>;
@@ -303,14 +245,10 @@ pub(super) fn start((name, number): (String, u64)) -> HomeResult<Start> {
     }
 }
 
-pub(super) struct DeadLetterOut<'a>(pub &'a DeadLetter);
-
-impl Serialize for DeadLetterOut<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let DeadLetter { event, sequence, deliveries, dead_at_us, reason, fault } = self.0;
-        let event = event.as_ref().map(|event| EventOut(event, *deliveries, 0));
-        (event, sequence, deliveries, dead_at_us, reason, &fault.error, &fault.traceback).serialize(to)
-    }
+pub(super) fn dead_letter_out(letter: &DeadLetter) -> impl Serialize {
+    let DeadLetter { event, sequence, deliveries, dead_at_us, reason, fault } = letter;
+    let event = event.as_ref().map(|event| event_out(event, *deliveries, 0));
+    (event, sequence, deliveries, dead_at_us, reason, &fault.error, &fault.traceback)
 }
 
 pub(super) type DeadLetterIn = (Option<EventIn>, u64, u32, u64, String, String, String);
@@ -321,13 +259,8 @@ pub(super) fn dead_letter(raw: DeadLetterIn) -> HomeResult<DeadLetter> {
     Ok(DeadLetter { event, sequence, deliveries, dead_at_us, reason, fault: Fault { error, traceback } })
 }
 
-pub(super) struct EntryOut<'a>(pub &'a Entry);
-
-impl Serialize for EntryOut<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Entry { key, value, revision, time_us } = self.0;
-        (key.as_str(), value.as_deref().map(Raw), revision, time_us).serialize(to)
-    }
+pub(super) fn entry_out(entry: &Entry) -> impl Serialize {
+    (entry.key.as_str(), entry.value.as_deref().map(Raw), entry.revision, entry.time_us)
 }
 
 pub(super) type EntryIn = (String, Option<Bytes>, u64, u64);
@@ -340,13 +273,8 @@ pub(super) fn entries(all: Vec<EntryIn>) -> HomeResult<Vec<Entry>> {
     all.into_iter().map(entry).collect()
 }
 
-pub(super) struct ChangesOut<'a>(pub &'a Changes);
-
-impl Serialize for ChangesOut<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Changes { entries, upto, more } = self.0;
-        (Each(entries, EntryOut), upto, more).serialize(to)
-    }
+pub(super) fn changes_out(changes: &Changes) -> impl Serialize {
+    (Each(&changes.entries, entry_out), changes.upto, changes.more)
 }
 
 pub(super) type LeaseInfoParts = (String, Option<String>, u64, u64);

@@ -1,6 +1,5 @@
 //! Handle of a subject: options for messages and requests on it.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +29,8 @@ use crate::values;
 /// assert_eq!((message.subject(), message.headers()["shop"].as_str()), ("orders.new", "north"));
 /// # Ok::<(), tidewire_node::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Subject({subject:?})")]
 pub struct Subject {
     core: Arc<Core>,
     subject: String,
@@ -114,11 +114,5 @@ impl Subject {
             Some(place) => Call::here(prepared, place),
             None => Call::begin(Ok(prepared)),
         }
-    }
-}
-
-impl fmt::Debug for Subject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Subject({:?})", self.subject)
     }
 }

@@ -44,6 +44,7 @@ pub(crate) use arguments::read as read_arguments;
 pub(crate) use blob::Blob;
 pub use bytes::Bytes;
 pub(crate) use decode_error::Kind;
+pub(crate) use value::Raw;
 pub use value::{Array, Value};
 pub(crate) use writer::Writer;
 

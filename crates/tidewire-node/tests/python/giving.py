@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,14 +110,6 @@ class Taker(tw.Service):
         await self.node.until(lambda statistics: not statistics["remote"]["given"])
 
     @tw.method
-    async def slow(self) -> None:
-        await asyncio.Event().wait()
-
-    @tw.method
-    async def blocking(self, seconds: float) -> None:
-        time.sleep(seconds)  # noqa: ASYNC251  What this is about.
-
-    @tw.method
     async def doubled(self, numbers: AsyncIterator[int]) -> AsyncIterator[int]:
         async for number in numbers:
             yield 2 * number
@@ -159,15 +150,6 @@ async def counting(end: int, fails: bool = False) -> AsyncIterator[int]:
         say("generator closed")
 
 
-async def tells(call: Awaitable[object], expected: Callable[[int | None], bool]) -> None:
-    try:
-        await call
-    except tw.AskTimeout as late:
-        assert expected(late.blocked_ms), (str(late), late.blocked_ms)
-    else:
-        raise AssertionError("it was answered")
-
-
 async def call(url: str) -> None:
     async with tw.Node(url, name="python") as node:
         taker = node.client("taker")
@@ -177,19 +159,6 @@ async def call(url: str) -> None:
         assert await taker.both(counting(3), numbers=counting(4)) == [3, 6]
         assert await taker.until_error(counting(2, fails=True)) == "[0, 1] __main__:Broken it broke"
         assert [number async for number in taker.doubled(counting(200))] == [2 * number for number in range(200)]
-        say("done")
-        await asyncio.to_thread(sys.stdin.read)
-
-
-async def hear(url: str) -> None:
-    async with tw.Node(url, name="python") as node:
-        taker = node.client("taker")
-        await tells(taker.with_(timeout=0.4).slow(), lambda blocked_ms: blocked_ms == 0)
-        holding = asyncio.ensure_future(taker.hold())
-        await asyncio.to_thread(sys.stdin.readline)
-        await tells(taker.with_(timeout=0.8).waiting(), lambda blocked_ms: blocked_ms is not None and blocked_ms >= 100)
-        say("heard")
-        await holding
         say("done")
         await asyncio.to_thread(sys.stdin.read)
 
@@ -261,5 +230,5 @@ async def events(url: str) -> None:
 
 
 if __name__ == "__main__":
-    stories = {"serve": serve, "call": call, "hear": hear, "events": events, "objects": objects}
+    stories = {"serve": serve, "call": call, "events": events, "objects": objects}
     asyncio.run(stories[sys.argv[1]](sys.argv[2]))

@@ -8,9 +8,8 @@ import asyncio
 import datetime
 import decimal
 import sys
-import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,14 +69,6 @@ class Workshop(tw.Service):
         raise OutOfStock("nothing is left")
 
     @tw.method
-    async def hold(self, call: tw.CallContext) -> None:
-        say(f"holding {call.node} {call.remaining is not None and 0 < call.remaining <= 20}")
-        try:
-            await asyncio.Event().wait()
-        finally:
-            say("cancelled")
-
-    @tw.method
     async def count(self, end: int) -> AsyncIterator[int]:
         try:
             for number in range(end):
@@ -85,48 +76,6 @@ class Workshop(tw.Service):
             raise OutOfStock("no more")
         finally:
             say("closed")
-
-
-class Narrow(tw.Service):
-    """Tells each caller how many were inside at most while it was."""
-
-    def __init__(self) -> None:
-        self.calls = self.streams = 0
-
-    @tw.method
-    async def later(self) -> int:
-        self.calls += 1
-        most = self.calls
-        for _ in range(5):
-            await asyncio.sleep(0)
-            most = max(most, self.calls)
-        self.calls -= 1
-        return most
-
-    @tw.method
-    def plain(self) -> int:
-        self.calls += 1
-        most = self.calls
-        for _ in range(5):
-            # Another thread may run meanwhile.
-            time.sleep(0)
-            most = max(most, self.calls)
-        self.calls -= 1
-        return most
-
-    @tw.method
-    async def items(self) -> AsyncIterator[int]:
-        self.streams += 1
-        yield self.streams
-        yield self.streams
-        self.streams -= 1
-
-    @tw.method
-    def items_plainly(self) -> Iterator[int]:
-        self.streams += 1
-        yield self.streams
-        yield self.streams
-        self.streams -= 1
 
 
 def say(line: str) -> None:
@@ -137,29 +86,9 @@ async def serve(url: str) -> None:
     async with tw.Node(url, name="python") as node:
         await node.serve(Workshop())
         node.subscribe("double", lambda number: number * 2)
-        node.subscribe("numbers.*", lambda number: say(f"got {number}"))
         await node.request("double", 1)
         say("ready")
         await asyncio.to_thread(sys.stdin.read)
-
-
-async def narrow(url: str) -> None:
-    """Serve one at a time, while the node calls itself."""
-    async with tw.Node(url, name="python") as node:
-        await node.serve(Narrow(), concurrency=1, streams=1)
-        one = node.client("narrow")
-
-        async def calls() -> None:
-            while True:
-                assert await one.later() == await one.plain() == 1
-                assert [most async for most in one.items()] == [most async for most in one.items_plainly()] == [1, 1]
-
-        calling = asyncio.ensure_future(calls())
-        say("ready")
-        reading = asyncio.ensure_future(asyncio.to_thread(sys.stdin.readline))
-        await asyncio.wait([calling, reading], return_when=asyncio.FIRST_COMPLETED)
-        say("alone" if reading.done() else f"failed: {calling.exception()!r}")
-        calling.cancel()
 
 
 async def call(url: str) -> None:
@@ -212,4 +141,4 @@ async def fails(call: Any, error: type[Exception], text: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run({"serve": serve, "call": call, "narrow": narrow}[sys.argv[1]](sys.argv[2]))
+    asyncio.run({"serve": serve, "call": call}[sys.argv[1]](sys.argv[2]))

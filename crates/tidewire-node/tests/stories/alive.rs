@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tidewire_node::{ErrorCode, Node, NodeOptions, Service};
 
-use crate::support::python::Python;
 use crate::support::{PATIENCE, Told, hub, join};
 
 /// Holds a thread of a node until it is dropped.
@@ -76,32 +75,6 @@ fn a_node_whose_threads_are_blocked_says_so_and_logs_it_once() {
     drop(gate);
     holding.wait().expect("it is answered");
     hub.client("taker").call::<()>("waiting", &()).wait().expect("threads are free again");
-}
-
-#[test]
-fn rust_hears_how_a_node_of_python_does() {
-    let hub = hub();
-    let Some(python) = Python::start("giving.py", "serve", &hub) else { return };
-    python.expect("ready");
-    let caller = join(&hub, "rust");
-    let hasty = caller.client("taker").timeout(Duration::from_millis(2_000));
-    let late = hasty.call::<()>("slow", &()).wait().expect_err("it never answers");
-    assert_eq!(late.blocked(), Some(Duration::ZERO), "{late}");
-    let late = hasty.timeout(Duration::from_millis(1_500)).call::<()>("blocking", &2.0).wait().expect_err("it blocks");
-    assert!(late.blocked().is_some_and(|blocked| blocked >= Duration::from_millis(100)), "{late}");
-}
-
-#[test]
-fn python_hears_how_a_node_of_rust_does() {
-    let (hub, log, (gate, service)) = (hub(), Told::new(), Gate::service());
-    let server = narrow(&hub, &log);
-    server.serve(service).wait().expect("it serves");
-    let Some(mut python) = Python::start("giving.py", "hear", &hub) else { return };
-    gate.wait_held();
-    python.go_on();
-    python.expect("heard");
-    drop(gate);
-    python.expect("done");
 }
 
 #[test]

@@ -1,14 +1,13 @@
 //! Services and calls between nodes of Rust, over sockets.
 
 use std::collections::BTreeMap;
-use std::future::pending;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidewire_node::values::{Bytes, Value};
-use tidewire_node::{Choice, ErrorCode, Failure, Method, Node, NodeOptions, Priority, Service, Token, Visibility};
+use tidewire_node::{Choice, ErrorCode, Method, Node, NodeOptions, Priority, Service, Token, Visibility};
 
-use crate::support::{OnDrop, PATIENCE, Told, hub, join, unix_url};
+use crate::support::{PATIENCE, hub, join, unix_url};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Quote {
@@ -122,52 +121,30 @@ fn an_argument_that_cannot_be_sent_fails_at_the_caller_and_names_the_path() {
     assert!(dots.to_string().starts_with("service: \"a.b\" is not allowed"), "{dots}");
 }
 
-fn holding(told: &Told<&'static str>) -> Service {
-    let say = told.0.clone();
-    Service::new("holding").method("hold", &[], move |_, ()| {
-        let say = say.clone();
-        async move {
-            let _ends = OnDrop(say.clone(), "dropped");
-            say.send("holding").map_err(|_| Failure::new("test:Gone", "nobody listens"))?;
-            pending::<Result<(), Failure>>().await
-        }
-    })
-}
-
-#[test]
-fn a_caller_that_goes_away_ends_the_handler() {
-    let (hub, told) = (hub(), Told::new());
-    let server = join(&hub, "server");
-    server.serve(holding(&told)).wait().expect("it serves");
-    let caller = join(&hub, "caller");
-    let call = caller.client("holding").call::<()>("hold", &());
-    assert_eq!(told.next(), "holding");
-    caller.stop(Duration::ZERO).wait().expect("it stops");
-    assert_eq!(told.next(), "dropped");
-    assert_eq!(call.wait().expect_err("its node has stopped").code(), ErrorCode::LinkLost);
-}
-
 #[test]
 fn a_call_within_another_has_what_is_left_of_it_and_its_trace() {
     let hub = hub();
     let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));
     let inner = Service::new("inner").method("left", &[], |call, ()| async move {
-        Ok((call.remaining().map(|left| left.as_secs_f64()), call.trace().to_owned()))
+        let parent = call.trace_context().map(|(name, value)| format!("{name}={value}")).collect::<String>();
+        Ok((call.remaining().map(|left| left.as_secs_f64()), call.trace().to_owned(), parent))
     });
     server.serve(inner).wait().expect("it serves");
     let node = server.clone();
     let outer = Service::new("outer").method("left", &[], move |call, ()| {
         let node = node.clone();
         async move {
-            let asked: (Option<f64>, String) = node.client("inner").within(&call).call("left", &()).await?;
-            Ok((asked.0, asked.1 == call.trace()))
+            let asked: (Option<f64>, String, String) = node.client("inner").within(&call).call("left", &()).await?;
+            Ok((asked.0, asked.1, asked.2))
         }
     });
     server.serve(outer).wait().expect("it serves");
-    let client = caller.client("outer").timeout(Duration::from_secs(20));
-    let (left, is_same): (Option<f64>, bool) = client.call("left", &()).wait().expect("an answer");
-    assert!(left.is_some_and(|left| left > 10.0 && left <= 20.0), "{left:?} is not what was left of 20 s");
-    assert!(is_same, "the trace is another one");
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let given = format!("00-{trace}-00f067aa0ba902b7-01");
+    let client = caller.client("outer").timeout(Duration::from_secs(20)).header("traceparent", &given);
+    let answer: (Option<f64>, String, String) = client.call("left", &()).wait().expect("an answer");
+    assert!(answer.0.is_some_and(|left| left > 10.0 && left <= 20.0), "{answer:?}: not what was left of 20 s");
+    assert_eq!((answer.1.as_str(), answer.2), (trace, format!("traceparent={given}")));
     server.stop(PATIENCE).wait().expect("it stops");
 }
 

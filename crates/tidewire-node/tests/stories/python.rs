@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
@@ -85,20 +84,6 @@ fn errors_of_python_have_their_type_and_errors_of_the_project_their_code() {
 }
 
 #[test]
-fn rust_cancels_python_and_waits_no_longer_than_it_said() {
-    let Some((_hub, caller, python)) = serving() else { return };
-    let workshop = caller.client("workshop").timeout(Duration::from_secs(20));
-    let call = workshop.call::<()>("hold", &());
-    python.expect("holding rust True");
-    drop(call);
-    python.expect("cancelled");
-    let late = workshop.timeout(Duration::from_millis(50)).call::<()>("hold", &()).wait().expect_err("nobody answers");
-    assert_eq!(late.code(), ErrorCode::AskTimeout);
-    python.expect("holding rust True");
-    python.expect("cancelled");
-}
-
-#[test]
 fn rust_reads_a_stream_of_python_to_its_error_or_closes_it_early() {
     let Some((_hub, caller, python)) = serving() else { return };
     let workshop = caller.client("workshop");
@@ -113,42 +98,6 @@ fn rust_reads_a_stream_of_python_to_its_error_or_closes_it_early() {
     assert_eq!(early.next_blocking().and_then(Result::ok), Some(0));
     drop(early);
     python.expect("closed");
-}
-
-#[test]
-fn a_service_of_python_lets_in_as_many_as_it_says_whoever_calls() {
-    let hub = hub();
-    let Some(mut python) = Python::start("workshop.py", "narrow", &hub) else { return };
-    python.expect("ready");
-    let caller = join(&hub, "rust");
-    let narrow = caller.client("narrow");
-    for _ in 0..10 {
-        let calls: Vec<_> = ["later", "plain"].into_iter().cycle().take(12).collect();
-        let calls: Vec<_> = calls.into_iter().map(|method| narrow.call::<u64>(method, &())).collect();
-        let mut streams: Vec<Items<u64>> =
-            ["items", "items_plainly"].into_iter().cycle().take(6).map(|method| narrow.stream(method, &())).collect();
-        for call in calls {
-            assert_eq!(call.wait().expect("it is answered"), 1);
-        }
-        for items in &mut streams {
-            while let Some(most) = items.next_blocking() {
-                assert_eq!(most.expect("an item"), 1);
-            }
-        }
-    }
-    python.go_on();
-    python.expect("alone");
-}
-
-#[test]
-fn python_that_is_killed_fails_its_calls_at_once() {
-    let Some((_hub, caller, mut python)) = serving() else { return };
-    let call = caller.client("workshop").timeout(Duration::from_secs(20)).call::<()>("hold", &());
-    python.expect("holding rust True");
-    caller.publish("numbers.next", &7).expect("it is sent");
-    python.expect("got 7");
-    python.kill();
-    assert_eq!(call.wait().expect_err("its callee is gone").code(), ErrorCode::LinkLost);
 }
 
 struct Numbers {

@@ -6,6 +6,8 @@ import { Hub, Nats, Peer } from "./python.js";
 
 interface Seen {
 	trace: string;
+	parent?: string;
+	baggage?: string;
 	remaining: number;
 }
 
@@ -53,7 +55,8 @@ describe("calls", { timeout: 60_000 }, () => {
 		await back.serve("back", {
 			seen: () => {
 				calls++;
-				return { trace: context().trace, remaining: context().remaining };
+				const { trace, remaining, headers } = context();
+				return { trace, remaining, parent: headers.traceparent, baggage: headers.baggage };
 			},
 			traces: async function* () {
 				yield context().trace;
@@ -113,12 +116,15 @@ describe("calls", { timeout: 60_000 }, () => {
 			seen(): Promise<{ own: string; traces: string[]; seen: Seen[] }>;
 		}
 		const front = caller.client<Front>("front").with({ timeout: 9_000 });
-		const [first, second] = [await front.seen(), await front.seen()];
+		const parent = `00-${"4b".repeat(16)}-00f067aa0ba902b7-01`;
+		const headers = { traceparent: parent, baggage: "shop=north", other: "1" };
+		const [first, second] = [await front.with({ headers }).seen(), await front.seen()];
 		assert.match(first.own, /^[0-9a-f]{32}$/);
 		assert.notEqual(first.own, second.own);
 		assert.deepEqual(first.traces, [first.own, first.own]);
-		for (const { trace, remaining } of first.seen) {
+		for (const { trace, remaining, ...fields } of first.seen) {
 			assert.equal(trace, first.own);
+			assert.deepEqual(fields, { parent, baggage: "shop=north" });
 			assert.ok(remaining > 0 && remaining <= 9_000, `${remaining}`);
 		}
 		assert.ok((first.seen.at(-1)?.remaining ?? 0) <= 1_000);

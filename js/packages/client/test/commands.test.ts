@@ -225,6 +225,8 @@ test("a hub without a data folder says what is missing", async () => {
 	await assert.rejects(commands.list(), missing);
 	await assert.rejects(commands.find("x").result(), missing);
 	await assert.rejects(node.lease("nightly"), missing);
+	await assert.rejects(node.stream("orders", { subjects: ["orders"] }), missing);
+	await assert.rejects(node.kv("config"), missing);
 	await node.close();
 	await hub.stop();
 });

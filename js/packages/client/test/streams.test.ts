@@ -471,14 +471,4 @@ describe("a hub that is killed", { timeout: 120_000 }, () => {
 		await hub.stop();
 		rmSync(folder, { recursive: true });
 	});
-
-	test("one without a data folder says so", async () => {
-		const hub = await Hub.start([]);
-		const node = await connect(hub.url);
-		const isTold = (error: unknown): boolean => error instanceof NoResponders && /--data DIR/.test(error.message);
-		await assert.rejects(node.stream("orders", { subjects: ["orders"] }), isTold);
-		await assert.rejects(node.kv("config"), isTold);
-		await node.close();
-		await hub.stop();
-	});
 });

@@ -125,15 +125,6 @@ async def test_an_error_of_a_type_of_ones_own_keeps_what_it_was_made_of() -> Non
             assert (raised.value.door, raised.value.since) == args
 
 
-async def test_a_call_of_what_is_not_there_says_so(workshop: Any) -> None:
-    with pytest.raises(tw.NoSuchTarget, match=r"no method 'eco'.*echo"):
-        await workshop.eco(1)
-    with pytest.raises(tw.InvalidArgument, match="label"):
-        await workshop.label(1)
-    with pytest.raises(tw.InvalidArgument, match="number"):
-        await workshop.plain("x")
-
-
 class Waiting(tw.Service):
     """Waits, and notes that it was cancelled."""
 

@@ -67,23 +67,6 @@ def test_a_service_is_called_through_a_hub_by_another_process(started: Programs,
     assert hub.ended() == 0
 
 
-def test_a_node_that_listens_is_a_hub_for_others(started: Programs) -> None:
-    program, url = started.listening("tide://127.0.0.1:0")
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
-            assert await node.client("workshop").echo(1) == 1
-            served = await node.serve(Workshop("mine"), name="other", instance="mine")
-            assert [info.name for info in await node.services()] == ["other", "workshop"]
-            # The hub calls what was served at a node that joined.
-            assert await node.client("workshop").relay("other", "label", 10.0) == "mine"
-            await served.stop()
-
-    asyncio.run(story())
-    assert program.end() == 0
-    assert program.expect("ledger") == '{"balanced": true}'
-
-
 class Shop(tw.Service, visibility="public"):
     """A service with a method for each kind of caller."""
 

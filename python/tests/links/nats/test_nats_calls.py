@@ -296,18 +296,6 @@ async def test_errors_at_the_start_are_named(tmp_path: Path) -> None:
             pass
 
 
-async def test_clients_of_a_hub_on_nats_reach_the_cluster() -> None:
-    with Keeper("nats") as server, workshop(server.url):
-        async with tw.Node(server.url, name="gate") as gate:
-            url = gate.listen("tide://127.0.0.1:0", tokens=[tw.Token("secret-1", user="ann")]).url
-            with pytest.raises(tw.Unauthorized):
-                async with tw.Node(url):
-                    pass
-            async with tw.Node(url, name="behind", token="secret-1") as behind:
-                assert await behind.client(Workshop).echo(1) == 1
-                assert {info.name for info in await behind.nodes()} == {"behind", "far", "gate"}
-
-
 async def test_an_idle_cluster_sends_few_messages_and_all_nodes_notice_a_loss() -> None:
     config = {"links": {"link_heartbeat_ms": 500}}
     with (

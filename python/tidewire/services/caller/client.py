@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
+from tidewire import _trace_context
 from tidewire._binding import NativeMethod
 from tidewire._runtime import steps
 from tidewire._runtime.blocking_portal import Blocking, refuse_loop, run
@@ -249,6 +250,8 @@ class ClientMethod(NativeMethod):
         """Let the next calls be made as usual, if nothing is to be seen to."""
         options, version = self._client._options, group.balancer.version
         if version is None or options.instance is not None or self.__name__ not in group.methods:
+            return
+        if _trace_context.spans is not None:
             return
         policy = options.policy
         chance = (policy.kind, policy.explore, options.dice)

@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tidewire._runtime import steps
+from tidewire._trace_context import outgoing
 from tidewire.services import instance_transport as ports
 from tidewire.services.caller.argument_streams import feed, has_streams
 from tidewire.services.caller.retry_loop import RetryLoop, is_final, note
@@ -104,7 +105,7 @@ class OutboundCall:
             args,
             kwargs,
             deadline=deadline,
-            headers=options.headers,
+            headers=outgoing(options.headers) or {},
             priority=options.priority,
             node=node.name,
             user=None if parent is None else parent.request.user,

@@ -6,6 +6,7 @@ import random
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
+from tidewire import _trace_context
 from tidewire._binding import Retry
 from tidewire._runtime.steps import Procedure
 from tidewire.errors import LinkLost, NodeStopped, NoResponders, TidewireError
@@ -41,6 +42,10 @@ class RetryLoop:
 
     def steps(self) -> Steps[Any]:
         """Send the call until an attempt is answered, and return the value."""
+        spans = _trace_context.spans
+        return self._attempts() if spans is None else spans.call(self.request, self._attempts())
+
+    def _attempts(self) -> Steps[Any]:
         while True:
             port = self.next()
             if port is None:

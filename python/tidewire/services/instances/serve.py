@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tidewire import _trace_context
 from tidewire._binding import release_problem
 from tidewire._handlers import Plan
 from tidewire._log import log
@@ -18,7 +20,7 @@ from tidewire.errors import ActorStopped, AskCycle, InvalidArgument, LinkLost, N
 from tidewire.services.caller.local import LocalPort
 from tidewire.services.contract.declaration import Declaration, declaration_of
 from tidewire.services.contract.info import InstanceInfo, ServiceInfo
-from tidewire.services.contract.methods import Bound, Event
+from tidewire.services.contract.methods import Bound, Event, Method
 from tidewire.services.contract.names import STANDBY, short, token_problem, visibility_problem
 from tidewire.services.instance_transport import Request, current
 from tidewire.services.instances.concurrency_limits import ConcurrencyLimits
@@ -166,7 +168,7 @@ class Served:
         self._announcements: list[Pending] = []
         self._durables: DurableHandlers | None = None
         self._endpoint: ServiceEndpoint | None = None
-        methods = {method.name: _bound(declared, method.name, target, info) for method in declared.methods.values()}
+        methods = {one.name: _bound(declared.methods[one.name], target, one.visibility) for one in info.methods}
         self._host = ServiceInstance(node, info, methods, capacity, dispatcher)
         try:
             for event in declared.events:
@@ -174,10 +176,10 @@ class Served:
                     self._listen(event, target, dispatcher)
             durable = [event for event in declared.events if event.mark.durable.name is not None]
             self._registry.add(LocalPort(self._host))
-            commands = [(command, _bound_command(command, target)) for command in declared.commands.values()]
+            commands = [(command, _bound(command, target)) for command in declared.commands.values()]
             if durable or commands:
                 try:
-                    events = [(event, _bound_event(event, target)) for event in durable]
+                    events = [(event, _bound(event, target)) for event in durable]
                     self._consume(events, commands, dispatcher)
                 except BaseException:
                     self._registry.remove(self.name, self.instance)
@@ -341,7 +343,7 @@ class Served:
         )
 
     def _listen(self, event: Event, target: Any, dispatcher: str) -> None:
-        bound = _bound_event(event, target)
+        bound = _bound(event, target)
         receive = self._receiver(bound, event)
 
         def plan() -> Plan:
@@ -421,20 +423,13 @@ def _info(declared: Declaration, visibility: str, detail: InstanceInfo) -> Servi
     )
 
 
-def _bound(declared: Declaration, name: str, target: Any, info: ServiceInfo) -> Bound:
-    function = declared.methods[name].function
-    visibility = next(method.visibility for method in info.methods if method.name == name)
-    return Bound(name, function.bound(target), function.signature, function.coroutine, function.streams, visibility)
-
-
-def _bound_event(event: Event, target: Any) -> Bound:
-    function = event.function
-    return Bound(event.name, function.bound(target), function.signature, function.coroutine, False, "node")
-
-
-def _bound_command(command: Command, target: Any) -> Bound:
-    function = command.function
-    return Bound(command.name, function.bound(target), function.signature, function.coroutine, False, "node")
+def _bound(declared: Method | Event | Command, target: Any, visibility: str = "node") -> Bound:
+    function, is_method = declared.function, isinstance(declared, Method)
+    streams = is_method and function.streams
+    call = function.bound(target)
+    bound = Bound(declared.name, call, function.signature, function.coroutine, streams, visibility)
+    spans = _trace_context.spans
+    return bound if spans is None else replace(bound, call=spans.handler(bound, consumes=not is_method))
 
 
 __all__ = ["CallContext", "Served", "known", "serve", "services"]

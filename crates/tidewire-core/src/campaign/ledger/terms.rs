@@ -1,7 +1,5 @@
 //! Inputs and outputs of a ledger: terms, time, completions, refusals and changes.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::campaign::digest;
@@ -132,11 +130,13 @@ pub struct RunLost {
 }
 
 /// Why a ledger refuses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
 pub enum Refusal {
     /// The lease was taken away.
+    #[display("the lease was taken away")]
     Stale,
     /// The transition between the two states is not allowed.
+    #[display("a campaign that is {from} can't become {to}")]
     Transition {
         /// The state that it has.
         from: State,
@@ -144,23 +144,14 @@ pub enum Refusal {
         to: State,
     },
     /// The completion is of more runs than the lease has, or of none, or of other runs.
+    #[display("the completion is of other runs than the lease")]
     Count,
     /// There are results, and nothing says which columns they have.
+    #[display("the columns of the results are not known")]
     NoColumns,
     /// More than [`Terms::RUNS_MAX`] runs.
+    #[display("a campaign has at most {} runs", Terms::RUNS_MAX)]
     TooManyRuns,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stale => out.write_str("the lease was taken away"),
-            Self::Transition { from, to } => write!(out, "a campaign that is {from} can't become {to}"),
-            Self::Count => out.write_str("the completion is of other runs than the lease"),
-            Self::NoColumns => out.write_str("the columns of the results are not known"),
-            Self::TooManyRuns => write!(out, "a campaign has at most {} runs", Terms::RUNS_MAX),
-        }
-    }
 }
 
 mod hexadecimal {

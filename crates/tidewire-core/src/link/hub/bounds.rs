@@ -1,13 +1,12 @@
 //! Limits of one node: the stricter of the hub's limit and the limit of its token, with the name
 //! for error texts.
 
-use std::fmt;
-
 use super::super::access::TokenLimits;
 use super::{Hub, HubOptions, LinkId};
 
 /// A limit of one link: that of the hub, or the smaller one of the token that its node joined with.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, derive_more::Display)]
+#[display("{name}={max}{}", if *of_token { " of the token" } else { "" })]
 pub(super) struct Bound {
     name: &'static str,
     pub(super) max: usize,
@@ -31,13 +30,6 @@ impl Bound {
     pub(super) fn of_callee(&self) -> String {
         let whose = if self.of_token { " of the node that answers" } else { "" };
         format!("{self}{whose}")
-    }
-}
-
-impl fmt::Display for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whose = if self.of_token { " of the token" } else { "" };
-        write!(f, "{}={}{whose}", self.name, self.max)
     }
 }
 

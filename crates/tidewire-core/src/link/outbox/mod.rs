@@ -110,7 +110,7 @@ struct WriteCounts {
 pub struct FlushMark([u64; LANES]);
 
 /// How a payload came to be refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::From)]
 pub enum Unsent {
     /// Too much waits already.
     Full {
@@ -118,13 +118,8 @@ pub enum Unsent {
         bytes: usize,
     },
     /// The frame can't be written.
+    #[from]
     Wire(WireError),
-}
-
-impl From<WireError> for Unsent {
-    fn from(error: WireError) -> Self {
-        Self::Wire(error)
-    }
 }
 
 impl Outbox {

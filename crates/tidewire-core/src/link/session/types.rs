@@ -1,7 +1,5 @@
 //! Types of a session: the greeting of a node, the reply of the hub, events and outgoing payloads.
 
-use std::fmt;
-
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{FieldsWriter, MemoryLocation, WireError};
 
@@ -180,9 +178,10 @@ pub struct SharedPayloadArrived {
 }
 
 /// Why a link can't go on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::From)]
 pub enum Fault {
     /// The other side broke a rule.
+    #[from]
     Wire(WireError),
     /// The other side said why it closes the link.
     Told {
@@ -195,16 +194,11 @@ pub enum Fault {
     Silent,
 }
 
-impl From<WireError> for Fault {
-    fn from(error: WireError) -> Self {
-        Self::Wire(error)
-    }
-}
-
 /// Why something was not sent. Nothing of it was.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub enum Refused {
     /// The limit of open exchanges is reached.
+    #[display("link_in_flight={max}{}: so many calls are open already: wait for some of them", if *of_token { " of the token" } else { "" })]
     InFlight {
         /// The limit.
         max: usize,
@@ -212,6 +206,7 @@ pub enum Refused {
         of_token: bool,
     },
     /// The other side takes no payload of this length.
+    #[display("{bytes} bytes are more than payload_bytes={max} of the other side: send less, or raise the limit there")]
     TooLong {
         /// Its length.
         bytes: usize,
@@ -219,51 +214,28 @@ pub enum Refused {
         max: usize,
     },
     /// Too much waits to be written.
+    #[display(
+        "link_queue_bytes: {bytes} bytes wait to be written already: the other side reads too slowly, try again later"
+    )]
     Full {
         /// The length in bytes.
         bytes: usize,
     },
     /// The token of this node does not allow it.
+    #[display("the token of this node allows to publish on {allowed}: publish there, or allow more at the hub")]
     Unauthorized {
         /// Where it may publish.
         allowed: String,
     },
     /// The link says goodbye, or was never joined.
+    #[display("the link to the hub is lost or closing: try again once it is back")]
     Closing,
     /// The exchange has ended.
+    #[display("the call has ended: nobody waits for this")]
     Over,
     /// The head can't be written.
+    #[display("{_0}")]
     Wire(WireError),
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InFlight { max, of_token } => {
-                let whose = if *of_token { " of the token" } else { "" };
-                write!(f, "link_in_flight={max}{whose}: so many calls are open already: wait for some of them")
-            }
-            Self::TooLong { bytes, max } => {
-                write!(
-                    f,
-                    "{bytes} bytes are more than payload_bytes={max} of the other side: send less, or raise the limit there"
-                )
-            }
-            Self::Full { bytes } => {
-                write!(
-                    f,
-                    "link_queue_bytes: {bytes} bytes wait to be written already: the other side reads too slowly, try again later"
-                )
-            }
-            Self::Unauthorized { allowed } => write!(
-                f,
-                "the token of this node allows to publish on {allowed}: publish there, or allow more at the hub"
-            ),
-            Self::Closing => f.write_str("the link to the hub is lost or closing: try again once it is back"),
-            Self::Over => f.write_str("the call has ended: nobody waits for this"),
-            Self::Wire(error) => fmt::Display::fmt(error, f),
-        }
-    }
 }
 
 impl std::error::Error for Refused {}

@@ -32,22 +32,6 @@ fn a_free_place_looks_at_the_most_urgent_queue_first_and_waits_at_all_if_none_ha
 
 // Promises: P17.72.
 #[test]
-fn a_command_that_waits_for_its_key_leaves_its_place_and_takes_one_if_there_is_one() {
-    let mut places = CommandSlots::new(1, 1, LEASE_US);
-    assert_eq!(places.fetches(), look(0, 1));
-    places.fetched(0, &[(1, 10)], 0);
-    assert_eq!(places.begin(), Some((0, 1, 10)));
-    assert!(places.park(1));
-    assert_eq!(places.fetches(), look(0, 1));
-    places.fetched(0, &[(2, 20)], 0);
-    assert_eq!(places.begin(), Some((0, 2, 20)));
-    assert!(!places.unpark(1), "its place is taken");
-    assert!(places.ended(2) && places.unpark(1));
-    assert_eq!(places.fetches(), []);
-}
-
-// Promises: P17.72.
-#[test]
 fn a_key_that_many_wait_for_does_not_fill_the_worker() {
     let mut places = CommandSlots::new(1, 1, LEASE_US);
     for sequence in 0..=PARKED_MAX as u64 {

@@ -38,27 +38,6 @@ fn waiting_deliveries_are_extended_and_begun_ones_are_not() {
     assert_eq!(subscription.next_deadline_us(), Some(20_000_000));
 }
 
-// Promises: P17.50.
-#[test]
-fn a_drain_ends_what_was_fetched_and_a_cut_gives_back_what_was_not_begun() {
-    let mut subscription = Subscription::new(OPTIONS);
-    subscription.credit(0);
-    subscription.fetched(&some(1..6), 0);
-    subscription.begin();
-    subscription.begin();
-    subscription.drain();
-    assert_eq!(subscription.credit(0), 0);
-    assert_eq!(subscription.ended((1, 1), Outcome::Returned), Verdict::Ack);
-    assert_eq!(subscription.begin(), Some((3, 1)));
-    assert_eq!(subscription.cut(), [(4, 1), (5, 1)]);
-    assert_eq!(subscription.begin(), None);
-    assert!(!subscription.is_over());
-    assert_eq!(subscription.ended((2, 1), Outcome::Interrupted), Verdict::GiveBack);
-    assert_eq!(subscription.ended((3, 1), Outcome::Returned), Verdict::Ack);
-    assert!(subscription.is_over());
-    assert_eq!(subscription.next_deadline_us(), None);
-}
-
 #[test]
 fn an_event_that_comes_again_while_its_handler_runs_is_another_delivery() {
     let mut subscription = Subscription::new(OPTIONS);

@@ -2,7 +2,7 @@
 //! workers.
 
 use tidewire_core::campaign::lease::{Claim, Lease};
-use tidewire_core::campaign::ledger::{Clock, Completion, Ledger, Refusal, Terms};
+use tidewire_core::campaign::ledger::{Clock, Completion, Ledger, Terms};
 use tidewire_core::campaign::state::State;
 
 const S: u64 = 1_000_000;
@@ -82,26 +82,6 @@ fn workers_end_together_whatever_runs_take() {
 }
 
 #[test]
-fn a_renewed_lease_stays_and_a_part_from_the_front_may_be_stored() {
-    let mut ledger = running(Terms { runs: 100, ..Terms::default() });
-    let first = lease(ledger.claim(at(0), 1, &[]));
-    ledger.complete(at(0), &first, &whole(&first, 20)).unwrap();
-    let mut long = lease(ledger.claim(at(0), 1, &[]));
-    assert_eq!(long.count, 8);
-    for second in 1..=10 {
-        ledger.renew(at(second * 4 * S), &long).unwrap();
-        assert!(matches!(ledger.claim(at(second * 4 * S + S), 2, &[2]), Claim::Lease(_)));
-    }
-    let part = Completion { count: 3, rows: 3, run_us: 60, ..Completion::default() };
-    assert_eq!(ledger.complete(at(41 * S), &long, &part).unwrap().left, 5);
-    assert_eq!(ledger.complete(at(41 * S), &long, &part), Err(Refusal::Count), "the same part once more");
-    (long.first, long.count) = (long.first + 3, 5);
-    assert_eq!(ledger.complete(at(42 * S), &long, &Completion { count: 6, ..part }), Err(Refusal::Count));
-    assert_eq!(ledger.complete(at(42 * S), &long, &whole(&long, 20)).unwrap().left, 0);
-    assert_eq!(ledger.done(), 9);
-}
-
-#[test]
 fn a_gap_after_the_last_lease_is_no_work() {
     let mut ledger = running(Terms { runs: 2, ..Terms::default() });
     lease(ledger.claim(at(0), 1, &[]));
@@ -157,32 +137,6 @@ fn without_news_of_it_halves_find_the_run_that_kills() {
         assert!(deaths <= 17, "{killer}: {deaths} workers");
         assert_eq!(ledger.take_losses().iter().map(|lost| lost.run).collect::<Vec<_>>(), [killer]);
     }
-}
-
-// Promises: P15.13.
-#[test]
-fn a_run_over_its_time_limit_has_its_attempts_and_then_has_failed() {
-    let mut ledger = running(Terms { runs: 3, attempts: 3, ..Terms::default() });
-    let slow = lease(ledger.claim(at(0), 1, &[]));
-    assert_eq!((slow.first, slow.count, slow.attempt), (0, 1, 1));
-    ledger.worker_lost(at(0), 1, Some(0), true);
-    // It waits until all others have been handed out.
-    let mut others = 0;
-    while others < 2 {
-        let other = lease(ledger.claim(at(0), 1, &[]));
-        assert_eq!(other.first, 1 + others);
-        others += u64::from(other.count);
-        ledger.complete(at(0), &other, &whole(&other, 20)).unwrap();
-    }
-    for attempt in 2..=3 {
-        let slow = lease(ledger.claim(at(0), 1, &[]));
-        assert_eq!((slow.first, slow.count, slow.attempt), (0, 1, attempt));
-        ledger.worker_lost(at(0), 1, Some(0), true);
-    }
-    let stored = ledger.stored().clone();
-    assert_eq!((ledger.state(), stored.done, stored.failed, stored.quarantined), (State::Done, 2, 1, 0));
-    let lost = ledger.take_losses();
-    assert!(lost.len() == 1 && lost[0].overtime && lost[0].attempts == 3);
 }
 
 #[test]

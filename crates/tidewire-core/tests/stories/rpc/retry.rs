@@ -16,14 +16,6 @@ fn waits_for_somebody_grow_and_begin_anew_after_a_loss() {
     assert!(retry.nobody(0).is_some_and(|wait_us| wait_us <= 20_000));
 }
 
-#[test]
-fn a_call_that_was_never_lost_does_not_wait_for_anybody() {
-    let mut retry = Retry::new(None, 1_000, 1);
-    retry.refused(1);
-    retry.refused(None);
-    assert_eq!((retry.nobody(0), retry.tried(), retry.was_lost()), (None, &[1][..], false));
-}
-
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Refused,

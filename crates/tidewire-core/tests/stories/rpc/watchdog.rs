@@ -3,19 +3,6 @@
 use proptest::prelude::*;
 use tidewire_core::rpc::watchdog::{Blocked, Watchdog};
 
-#[test]
-fn it_tells_once_of_each_time_that_handlers_are_blocked() {
-    let watchdog = Watchdog::default();
-    for at_us in [0, 5_000_000] {
-        assert!(watchdog.ready(at_us) && !watchdog.ready(at_us + 50_000), "the first one counts");
-        assert_eq!(watchdog.blocked(at_us + 99_999), None);
-        assert_eq!(watchdog.blocked(at_us + 100_000), Some(Blocked { ms: 100, is_new: true }));
-        assert_eq!(watchdog.blocked(at_us + 300_000), Some(Blocked { ms: 300, is_new: false }));
-        watchdog.begun();
-        assert_eq!(watchdog.blocked(at_us + 900_000), None);
-    }
-}
-
 proptest! {
     /// It says for how long the first has waited of those that are ready, if none has begun since.
     #[test]

@@ -69,27 +69,6 @@ impl DerefMut for Told {
 }
 
 #[test]
-fn a_poison_message_comes_as_often_as_it_may_with_growing_delays_and_is_dead_then() {
-    let mut consumer = Told::new(options());
-    assert!(consumer.offer(1, true, None, 0));
-    assert_eq!(consumer.take(0), [(1, 1)]);
-    consumer.settle(1, 1, nak(None), 0).expect("it is out");
-    assert_eq!(consumer.take(SECOND - 1), []);
-    assert_eq!(consumer.take(SECOND), [(1, 2)]);
-    consumer.settle(1, 2, nak(None), SECOND).expect("it is out");
-    assert_eq!(consumer.take(6 * SECOND - 1), []);
-    assert_eq!(consumer.take(6 * SECOND), [(1, 3)]);
-    consumer.settle(1, 3, nak(None), 7 * SECOND).expect("it is out");
-    assert_eq!(consumer.take(1_000 * SECOND), []);
-    let dead = &consumer.dead()[&1];
-    let said = (dead.deliveries, dead.reason.as_str(), dead.error.as_str(), dead.traceback.as_str());
-    assert_eq!(said, (3, "max_deliver", "ValueError: no", "line 7"));
-    assert_eq!(consumer.acked_to(), 1);
-    assert!(consumer.requeue(1, 0) && !consumer.requeue(1, 0));
-    assert_eq!(consumer.take(0), [(1, 1)]);
-}
-
-#[test]
 fn an_ack_that_is_late_counts_until_the_event_goes_out_again() {
     let mut consumer = Told::new(Options { backoff_us: Vec::new(), ..options() });
     for sequence in 1..=2 {
@@ -130,17 +109,11 @@ fn an_event_in_progress_is_not_given_to_another_consumer() {
 }
 
 #[test]
-fn credit_bounds_what_is_out_and_a_pause_stops_it() {
+fn a_pause_ends_at_its_time() {
     let mut consumer = Told::new(options());
-    for sequence in 1..=20 {
-        consumer.offer(sequence, true, None, 0);
-    }
-    assert_eq!(consumer.take(0).len(), 10);
-    assert!(!consumer.has_capacity() && !consumer.wants_more());
-    consumer.settle(1, 1, Settlement::Ack, 0).expect("it is out");
+    consumer.offer(1, true, None, 0);
     consumer.pause(50);
-    assert_eq!(consumer.take(49), []);
-    assert_eq!(consumer.take(50), [(11, 1)]);
+    assert_eq!((consumer.take(49), consumer.take(50)), (vec![], vec![(1, 1)]));
 }
 
 // Promises: P17.25.

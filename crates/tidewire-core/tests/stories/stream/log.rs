@@ -80,19 +80,6 @@ fn old_segments_go_and_time_never_runs_back() {
     assert!(!gone.is_empty() && gone.iter().all(|time| *time <= 400), "{gone:?}");
 }
 
-// Promises: P17.2.
-#[test]
-fn a_delayed_message_is_due_once() {
-    let mut log = log(options());
-    log.append(&New { due_us: Some(50), ..new(None) }, 0).expect("there is room");
-    assert_eq!((log.next_due_us(), log.due(60)), (Some(50), None), "it was not synced yet");
-    log.take_group().expect("there is something");
-    log.synced();
-    assert_eq!((log.due(49), log.due(50)), (None, Some(1)));
-    log.append(&New { origin: Some(1), ..new(None) }, 50).expect("there is room");
-    assert_eq!((log.due(60), log.delayed()), (None, 0));
-}
-
 #[test]
 fn an_index_is_read_as_it_was_written_and_not_if_a_byte_changed() {
     let mut info = SegmentInfo::new(3, 10, 45);

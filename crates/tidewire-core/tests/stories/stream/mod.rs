@@ -3,6 +3,5 @@
 mod consumer;
 mod inbox;
 mod keyvalue;
-mod lease;
 mod log;
 mod schedule;

@@ -101,7 +101,7 @@ export class ExportTable {
 	private add(target: object, kind: ReferenceKind, origin: number | undefined, leaseMs: number): Entry {
 		if (this.entries.size >= REMOTE_OBJECTS) {
 			throw new LimitExceeded(
-				`remote_objects=${REMOTE_OBJECTS}: so many functions and objects have been given to other nodes already: let some go (dispose), or give them shorter leases`,
+				`remote_objects=${REMOTE_OBJECTS}: so many exports are open: dispose some, or give them shorter leases`,
 			);
 		}
 		const [title, methods] = given(kind, target);
@@ -149,7 +149,7 @@ export class ExportTable {
 		const entry = this.entries.get(key);
 		if (entry === undefined || (entry.origin !== undefined && entry.origin !== origin)) {
 			throw new RemoteGone(
-				`${key.slice(0, 8)}: this node has nothing of this key for you: it was let go, its lease is over, or it was given to another node`,
+				`${key.slice(0, 8)}: you hold no export of this key: it was disposed, its lease has ended, or another node holds it`,
 			);
 		}
 		entry.origin = origin;

@@ -89,7 +89,7 @@ export class ImportTable {
 		}
 		if (this.holdings.size >= REMOTE_OBJECTS) {
 			throw new LimitExceeded(
-				`remote_objects=${REMOTE_OBJECTS}: this node holds so many functions and objects of others already: let some go (dispose)`,
+				`remote_objects=${REMOTE_OBJECTS}: so many imports are open: dispose some`,
 			);
 		}
 		return this.hold(stands);
@@ -155,7 +155,7 @@ export class ImportTable {
 	private plan(holding: ImportEntry, name: string): Plan {
 		const { node, key, title, kind, methods } = holding.stands;
 		if (holding.isGone) {
-			throw new RemoteGone(`${title}: it was let go, or its node or this one has lost its link: ask for it again`);
+			throw new RemoteGone(`${title}: it was disposed, or a link was lost: get it again`);
 		}
 		const timeout = methods.find((method) => method[0] === name)?.[2];
 		return {

@@ -17,6 +17,8 @@ export interface MethodOptions {
 	readonly stream?: boolean | undefined;
 	/** True if the method may be called again after an unknown outcome. */
 	readonly idempotent?: boolean | undefined;
+	/** True if the result is messages for a language model: MCP clients get it as a prompt. */
+	readonly prompt?: boolean | undefined;
 	/** Milliseconds that a call may take where its caller says nothing. */
 	readonly timeout?: number | undefined;
 	readonly visibility?: Visibility | undefined;
@@ -67,7 +69,7 @@ export function boundFunction(
 export function boundMethods(target: object, options: Readonly<Record<string, MethodOptions>>): Map<string, Bound> {
 	if (typeof target === "function") {
 		throw new InvalidArgument(
-			`${target.name || "a function"}: a function has no methods of its own: give an object of functions, such as { add }, or an instance of a class, such as new Pricing()`,
+			"a function has no methods: give an object of functions, such as { add }, or an instance, such as new Pricing()",
 		);
 	}
 	const found = new Map<string, Bound>();

@@ -123,5 +123,5 @@ function back({ stands }: ImportEntry): Stood {
 }
 
 function notIts({ stands }: ImportEntry): InvalidArgument {
-	return new InvalidArgument(`${stands.title}: it is of node '${stands.name}', and can only be given back to that one`);
+	return new InvalidArgument(`${stands.title}: node '${stands.name}' owns it: it can only be given back to it`);
 }

@@ -1,0 +1,58 @@
+"""Trace context of calls, messages and events: the headers of W3C Trace Context and Baggage.
+
+The context that a handler was called with goes on to all that it calls, publishes and stores. If
+the program has set up OpenTelemetry, ``_spans.py`` makes spans, and the headers name them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from tidewire.services.instances.context import running
+
+if TYPE_CHECKING:
+    from tidewire._spans import Spans
+
+_H = TypeVar("_H", bound="Mapping[str, str] | None")
+_FIELDS = ("traceparent", "tracestate", "baggage")
+spans: Spans | None = None
+"""Makes the spans of this process; None if the program has not set up OpenTelemetry."""
+
+
+def find_spans() -> None:
+    """Make spans from now on if the program has set a tracer provider. Nodes ask at their start."""
+    global spans
+    trace = sys.modules.get("opentelemetry.trace")
+    if spans is None and trace is not None:
+        provider = trace.get_tracer_provider()
+        if not isinstance(provider, (trace.ProxyTracerProvider, trace.NoOpTracerProvider)):
+            from tidewire._spans import Spans
+
+            spans = Spans()
+
+
+def fields_of(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of the trace context among others."""
+    return {name: headers[name] for name in _FIELDS if name in headers} if headers else {}
+
+
+def trace_of(headers: Mapping[str, str]) -> str | None:
+    """Return the id of the trace, 32 hex digits, that ``traceparent`` names; None without one."""
+    parts = headers.get("traceparent", "").split("-")
+    return parts[1] if len(parts) >= 4 and len(parts[1]) == 32 else None
+
+
+def outgoing(headers: _H) -> dict[str, str] | _H:
+    """Return the headers of a call or a request, with the trace context of the code that makes it.
+    A header that was given stays.
+    """
+    call = running.get()
+    context = spans.current() if spans is not None else {} if call is None else fields_of(call.request.headers)
+    return headers if not context else context if headers is None else {**context, **headers}
+
+
+def of_message(subject: str, headers: _H) -> dict[str, str] | _H:
+    """Return the headers of a message that is published, with its trace context."""
+    return outgoing(headers) if spans is None else spans.message(subject, headers)
