@@ -2,7 +2,7 @@
 //!
 //! - [`open`]: a storage backend for any number of threads, with one thread of its own that writes.
 //! - [`folder`]: the contents of a folder, for one thread, without a clock.
-//! - [`disk`]: files, real ones and simulated ones that lose power.
+//! - [`disk`]: the port of files.
 //! - [`check`]: the check of a folder's files, and the rescue of intact events from damaged ones.
 //!
 //! The state machines are in [`tidewire_core::stream`]. One process at a time has a folder open.

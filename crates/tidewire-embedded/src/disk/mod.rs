@@ -1,8 +1,6 @@
-//! The port of a disk: the files of a folder, real ones, and simulated ones that lose power at any
-//! moment.
+//! The port of a disk: the files of a folder. Tests implement it with a disk that loses power.
 
 mod real;
-pub mod simulated;
 
 use std::io;
 

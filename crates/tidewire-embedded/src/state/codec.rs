@@ -2,36 +2,41 @@
 
 use std::fmt::Display;
 
-/// Encoder of the state.
+/// Encoder of the state. Each method appends a value, and returns the encoder for the next one.
 #[derive(Default)]
 pub struct Writer(pub Vec<u8>);
 
 impl Writer {
-    pub fn u8(&mut self, value: u8) {
+    pub fn u8(&mut self, value: u8) -> &mut Self {
         self.0.push(value);
+        self
     }
 
-    pub fn u64(&mut self, value: u64) {
+    pub fn u64(&mut self, value: u64) -> &mut Self {
         self.0.extend_from_slice(&value.to_le_bytes());
+        self
     }
 
-    pub fn bytes(&mut self, value: &[u8]) {
+    pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
         self.0.extend_from_slice(&(value.len() as u32).to_le_bytes());
         self.0.extend_from_slice(value);
+        self
     }
 
-    pub fn text(&mut self, value: impl AsRef<str>) {
-        self.bytes(value.as_ref().as_bytes());
+    pub fn text(&mut self, value: impl AsRef<str>) -> &mut Self {
+        self.bytes(value.as_ref().as_bytes())
     }
 
-    pub fn maybe(&mut self, value: Option<u64>) {
-        self.u8(value.is_some().into());
-        self.u64(value.unwrap_or(0));
+    pub fn maybe(&mut self, value: Option<u64>) -> &mut Self {
+        self.u8(value.is_some().into()).u64(value.unwrap_or(0))
     }
 
-    pub fn list<T>(&mut self, values: &[T], mut each: impl FnMut(&mut Self, &T)) {
+    pub fn list<T>(&mut self, values: &[T], each: for<'a> fn(&'a mut Self, &T) -> &'a mut Self) -> &mut Self {
         self.u64(values.len() as u64);
-        values.iter().for_each(|value| each(self, value));
+        for value in values {
+            each(self, value);
+        }
+        self
     }
 }
 

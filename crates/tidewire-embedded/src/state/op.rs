@@ -55,101 +55,35 @@ impl Op {
     /// Appends it.
     pub fn write_to(&self, out: &mut Writer) {
         match self {
-            Self::Stream(number, settings) => {
+            Self::Stream(number, settings) => match settings.compact {
                 // Streams that are not compacted are written as they were before there were others.
-                out.u8(if settings.compact.is_some() { 15 } else { 1 });
-                out.u64(*number);
-                stream(out, settings);
-                match settings.compact {
-                    Some(Compact::Key) => out.u8(1),
-                    Some(Compact::Subject) => out.u8(2),
-                    None => {}
-                }
+                None => stream(out.u8(1).u64(*number), settings),
+                Some(Compact::Key) => stream(out.u8(15).u64(*number), settings).u8(1),
+                Some(Compact::Subject) => stream(out.u8(15).u64(*number), settings).u8(2),
+            },
+            Self::StreamGone(number) => out.u8(2).u64(*number),
+            Self::First(number, first) => out.u8(3).u64(*number).u64(*first),
+            Self::Consumer(number, settings, next) => consumer(out.u8(4).u64(*number), settings).u64(*next),
+            Self::ConsumerGone(number, name) => out.u8(5).u64(*number).text(name),
+            Self::Cursor(number, name, changes) => out.u8(6).u64(*number).text(name).list(changes, write_change),
+            Self::Bucket(BucketSettings { name, history, ttl_us, max_bytes, replicas }) => {
+                out.u8(7).text(name).u64((*history).into()).maybe(*ttl_us).maybe(*max_bytes).u64((*replicas).into())
             }
-            Self::StreamGone(number) => {
-                out.u8(2);
-                out.u64(*number);
+            Self::BucketGone(name) => out.u8(8).text(name),
+            Self::Entry(bucket, entry) => write_entry(out.u8(9).text(bucket), entry),
+            Self::Revision(bucket, revision) => out.u8(10).text(bucket).u64(*revision),
+            Self::Granted(Granted { name, fence, holder, ttl_us }) => {
+                out.u8(11).text(name).u64(*fence).text(holder).u64(*ttl_us)
             }
-            Self::First(number, first) => {
-                out.u8(3);
-                out.u64(*number);
-                out.u64(*first);
-            }
-            Self::Consumer(number, settings, next) => {
-                out.u8(4);
-                out.u64(*number);
-                consumer(out, settings);
-                out.u64(*next);
-            }
-            Self::ConsumerGone(number, name) => {
-                out.u8(5);
-                out.u64(*number);
-                out.text(name);
-            }
-            Self::Cursor(number, name, changes) => {
-                out.u8(6);
-                out.u64(*number);
-                out.text(name);
-                out.list(changes, write_change);
-            }
-            Self::Bucket(settings) => {
-                out.u8(7);
-                out.text(&settings.name);
-                out.u64(settings.history.into());
-                out.maybe(settings.ttl_us);
-                out.maybe(settings.max_bytes);
-                out.u64(settings.replicas.into());
-            }
-            Self::BucketGone(name) => {
-                out.u8(8);
-                out.text(name);
-            }
-            Self::Entry(bucket, entry) => {
-                out.u8(9);
-                out.text(bucket);
-                write_entry(out, entry);
-            }
-            Self::Revision(bucket, revision) => {
-                out.u8(10);
-                out.text(bucket);
-                out.u64(*revision);
-            }
-            Self::Granted(granted) => {
-                out.u8(11);
-                out.text(&granted.name);
-                out.u64(granted.fence);
-                out.text(&granted.holder);
-                out.u64(granted.ttl_us);
-            }
-            Self::Released(name, fence) => {
-                out.u8(12);
-                out.text(name);
-                out.u64(*fence);
-            }
+            Self::Released(name, fence) => out.u8(12).text(name).u64(*fence),
             Self::Schedule(number, settings, (began_us, over_us)) => {
-                out.u8(16);
-                out.u64(*number);
-                schedule(out, settings);
-                out.u64(*began_us);
-                out.u64(*over_us);
+                schedule(out.u8(16).u64(*number), settings).u64(*began_us).u64(*over_us)
             }
-            Self::ScheduleGone(number, name) => {
-                out.u8(17);
-                out.u64(*number);
-                out.text(name);
-            }
-            Self::Beat(number, name, over_us) => {
-                out.u8(18);
-                out.u64(*number);
-                out.text(name);
-                out.u64(*over_us);
-            }
+            Self::ScheduleGone(number, name) => out.u8(17).u64(*number).text(name),
+            Self::Beat(number, name, over_us) => out.u8(18).u64(*number).text(name).u64(*over_us),
             Self::Whole => out.u8(13),
-            Self::Newest(number) => {
-                out.u8(14);
-                out.u64(*number);
-            }
-        }
+            Self::Newest(number) => out.u8(14).u64(*number),
+        };
     }
 
     /// Reads one.
@@ -202,15 +136,10 @@ impl Op {
     }
 }
 
-fn stream(out: &mut Writer, settings: &StreamSettings) {
-    out.text(&settings.name);
-    out.list(&settings.subjects, |out, pattern| out.text(pattern));
-    for limit in [settings.max_age_us, settings.max_bytes, settings.max_messages] {
-        out.maybe(limit);
-    }
-    out.u8((settings.full == Full::DropOld).into());
-    out.u64(settings.dedupe_us);
-    out.u64(settings.replicas.into());
+fn stream<'a>(out: &'a mut Writer, settings: &StreamSettings) -> &'a mut Writer {
+    out.text(&settings.name).list(&settings.subjects, |out, pattern| out.text(pattern));
+    out.maybe(settings.max_age_us).maybe(settings.max_bytes).maybe(settings.max_messages);
+    out.u8((settings.full == Full::DropOld).into()).u64(settings.dedupe_us).u64(settings.replicas.into())
 }
 
 fn read_stream(from: &mut Reader<'_>) -> Read<StreamSettings> {
@@ -227,15 +156,11 @@ fn read_stream(from: &mut Reader<'_>) -> Read<StreamSettings> {
     })
 }
 
-fn consumer(out: &mut Writer, settings: &ConsumerSettings) {
-    out.text(&settings.name);
-    out.list(&settings.filter, |out, pattern| out.text(pattern));
-    out.u64(settings.ack_wait_us);
-    out.u64(settings.max_deliver.into());
-    out.list(&settings.backoff_us, |out, delay| out.u64(*delay));
-    out.u64(settings.max_in_flight.into());
-    out.u8((settings.order == Order::Key).into());
-    out.u64(settings.inactive_us);
+fn consumer<'a>(out: &'a mut Writer, settings: &ConsumerSettings) -> &'a mut Writer {
+    out.text(&settings.name).list(&settings.filter, |out, pattern| out.text(pattern));
+    out.u64(settings.ack_wait_us).u64(settings.max_deliver.into());
+    out.list(&settings.backoff_us, |out, delay| out.u64(*delay)).u64(settings.max_in_flight.into());
+    out.u8((settings.order == Order::Key).into()).u64(settings.inactive_us)
 }
 
 fn read_consumer(from: &mut Reader<'_>) -> Read<ConsumerSettings> {
@@ -252,18 +177,11 @@ fn read_consumer(from: &mut Reader<'_>) -> Read<ConsumerSettings> {
     })
 }
 
-fn schedule(out: &mut Writer, settings: &ScheduleSettings) {
+fn schedule<'a>(out: &'a mut Writer, settings: &ScheduleSettings) -> &'a mut Writer {
     let ScheduleSettings { name, timing, message } = settings;
-    for text in [name, timing.text(), timing.time_zone(), message.subject.as_str()] {
-        out.text(text);
-    }
-    out.bytes(&message.payload);
+    out.text(name).text(timing.text()).text(timing.time_zone()).text(&message.subject).bytes(&message.payload);
     out.list(message.key.as_slice(), |out, key| out.text(key));
-    out.list(&message.headers, |out, (name, value)| {
-        out.text(name);
-        out.text(value);
-    });
-    out.maybe(message.ttl_us);
+    out.list(&message.headers, |out, (name, value)| out.text(name).text(value)).maybe(message.ttl_us)
 }
 
 fn read_schedule(from: &mut Reader<'_>) -> Read<ScheduleSettings> {
@@ -276,42 +194,21 @@ fn read_schedule(from: &mut Reader<'_>) -> Read<ScheduleSettings> {
     Ok(ScheduleSettings { name, timing, message })
 }
 
-fn write_change(out: &mut Writer, change: &Change) {
+fn write_change<'a>(out: &'a mut Writer, change: &Change) -> &'a mut Writer {
     match change {
         Change::Tried { first, last, deliveries, due_us } => {
-            out.u8(1);
-            [*first, *last, u64::from(*deliveries), *due_us].into_iter().for_each(|number| out.u64(number));
+            out.u8(1).u64(*first).u64(*last).u64((*deliveries).into()).u64(*due_us)
         }
-        Change::Done { first, last } => {
-            out.u8(2);
-            out.u64(*first);
-            out.u64(*last);
-        }
-        Change::Floor(floor) => {
-            out.u8(3);
-            out.u64(*floor);
-        }
+        Change::Done { first, last } => out.u8(2).u64(*first).u64(*last),
+        Change::Floor(floor) => out.u8(3).u64(*floor),
         Change::Dead(dead) => {
-            out.u8(4);
-            [dead.sequence, dead.deliveries.into(), dead.dead_at_us].into_iter().for_each(|number| out.u64(number));
-            [&dead.reason, &dead.error, &dead.traceback].into_iter().for_each(|text| out.text(text));
+            out.u8(4).u64(dead.sequence).u64(dead.deliveries.into()).u64(dead.dead_at_us);
+            out.text(&dead.reason).text(&dead.error).text(&dead.traceback)
         }
-        Change::Requeued(sequence) => {
-            out.u8(5);
-            out.u64(*sequence);
-        }
-        Change::Dropped(sequence) => {
-            out.u8(6);
-            out.u64(*sequence);
-        }
-        Change::Moved(next) => {
-            out.u8(7);
-            out.u64(*next);
-        }
-        Change::Paused(until) => {
-            out.u8(8);
-            out.maybe(*until);
-        }
+        Change::Requeued(sequence) => out.u8(5).u64(*sequence),
+        Change::Dropped(sequence) => out.u8(6).u64(*sequence),
+        Change::Moved(next) => out.u8(7).u64(*next),
+        Change::Paused(until) => out.u8(8).maybe(*until),
     }
 }
 
@@ -336,14 +233,9 @@ fn read_change(from: &mut Reader<'_>) -> Read<Change> {
     })
 }
 
-fn write_entry(out: &mut Writer, entry: &Entry) {
-    out.text(&*entry.key);
-    out.u8(entry.value.is_some().into());
-    out.bytes(entry.value.as_deref().unwrap_or_default());
-    out.u64(entry.revision);
-    out.u64(entry.time_us);
-    out.maybe(entry.expires_us);
-    out.u8(entry.purged.into());
+fn write_entry<'a>(out: &'a mut Writer, entry: &Entry) -> &'a mut Writer {
+    out.text(&*entry.key).u8(entry.value.is_some().into()).bytes(entry.value.as_deref().unwrap_or_default());
+    out.u64(entry.revision).u64(entry.time_us).maybe(entry.expires_us).u8(entry.purged.into())
 }
 
 fn read_entry(from: &mut Reader<'_>) -> Read<Entry> {

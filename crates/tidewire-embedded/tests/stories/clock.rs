@@ -3,9 +3,10 @@
 use tidewire_backend::home::{
     ConsumerSettings, Fetch, HomeErrorKind, NewMessage, Read, Settle, Settlement, Start, StreamSettings,
 };
-use tidewire_embedded::disk::simulated::Simulated;
 use tidewire_embedded::folder::{Folder, Sizes};
 use tidewire_proto::subject::{Pattern, Subject};
+
+use crate::simulated::Simulated;
 
 const SECOND: u64 = 1_000_000;
 const DAY: u64 = 86_400 * SECOND;

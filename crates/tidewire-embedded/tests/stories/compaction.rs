@@ -6,10 +6,11 @@ use tidewire_backend::home::{
     Compact, ConsumerSettings, Event, Fetch, HomeErrorKind, HomeResult, NewMessage, Read, Settle, Settlement, Start,
     StreamSettings,
 };
-use tidewire_embedded::disk::simulated::Simulated;
 use tidewire_embedded::folder::{Folder, Sizes};
 use tidewire_proto::subject::{Pattern, Subject};
 use tidewire_testkit::seeds::seeds;
+
+use crate::simulated::Simulated;
 
 const SIZES: Sizes = Sizes { segment_bytes: 2_000, reserve_bytes: 500, compact_bytes: 3_000 };
 const SECOND: u64 = 1_000_000;

@@ -4,4 +4,5 @@ mod clock;
 mod compaction;
 mod power;
 mod rot;
+mod simulated;
 mod suite;

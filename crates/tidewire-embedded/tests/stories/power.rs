@@ -8,10 +8,11 @@ use tidewire_backend::home::{
     Purge, Read, SCHEDULE_HEADER, ScheduleSettings, Settle, Settlement, Start, StreamSettings,
 };
 use tidewire_core::stream::recurrence::Timing;
-use tidewire_embedded::disk::simulated::Simulated;
 use tidewire_embedded::folder::{Folder, Sizes};
 use tidewire_proto::subject::{Pattern, Subject};
 use tidewire_testkit::seeds::seeds;
+
+use crate::simulated::Simulated;
 
 const SIZES: Sizes = Sizes { segment_bytes: 6_000, reserve_bytes: 2_000, compact_bytes: 3_000 };
 const SECOND_US: u64 = 1_000_000;

@@ -3,11 +3,11 @@
 use tidewire_backend::home::{Full, Home as _, HomeErrorKind, NewMessage, Read, Start, StreamSettings, Streams as _};
 use tidewire_embedded::check::check;
 use tidewire_embedded::disk::Disk as _;
-use tidewire_embedded::disk::simulated::Simulated;
 use tidewire_embedded::folder::{Folder, Sizes};
 use tidewire_embedded::{Options, open};
 use tidewire_proto::subject::{Pattern, Subject};
 
+use crate::simulated::Simulated;
 use crate::suite;
 
 const SIZES: Sizes = Sizes { segment_bytes: 400, reserve_bytes: 256, compact_bytes: 1 << 20 };

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Disk, File};
+use tidewire_embedded::disk::{Disk, File};
 
 /// Bytes that a disk writes atomically.
 const SECTOR: usize = 512;
@@ -14,7 +14,7 @@ const SECTOR: usize = 512;
 #[derive(Clone, Debug)]
 pub struct Simulated(Arc<Mutex<Inner>>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Inner {
     files: BTreeMap<u64, Content>,
     /// Files by name: now, and after a loss of power.
@@ -25,7 +25,6 @@ struct Inner {
     random: u64,
     /// How many more operations succeed; the next one loses power in its middle.
     operations: Option<u64>,
-    done: u64,
     /// Writes fail from this many bytes on.
     space: Option<u64>,
 }
@@ -41,27 +40,12 @@ struct Content {
 impl Simulated {
     /// An empty disk.
     pub fn new(seed: u64) -> Self {
-        Self(Arc::new(Mutex::new(Inner {
-            files: BTreeMap::new(),
-            names: BTreeMap::new(),
-            synced_names: BTreeMap::new(),
-            dirs: BTreeSet::new(),
-            next: 0,
-            random: seed,
-            operations: None,
-            done: 0,
-            space: None,
-        })))
+        Self(Arc::new(Mutex::new(Inner { random: seed, ..Inner::default() })))
     }
 
     /// Power is lost in the middle of the operation after so many more.
     pub fn lose_power_after(&self, operations: u64) {
         self.lock().operations = Some(operations);
-    }
-
-    /// How many operations there were.
-    pub fn operations(&self) -> u64 {
-        self.lock().done
     }
 
     /// The files may take so many bytes together.
@@ -120,7 +104,6 @@ impl Inner {
 
     /// Counts an operation. `Ok(false)`: power is lost in its middle.
     fn operate(&mut self) -> io::Result<bool> {
-        self.done += 1;
         match &mut self.operations {
             None => Ok(true),
             Some(0) => Err(power()),
