@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::events::notification;
 use super::sessions::SUBSCRIPTIONS;
 use super::{Fault, NO_REQUEST, Request, WRONG_PARAMETERS};
-use crate::routes::decoded;
+use crate::request::decoded;
 
 /// Subscribes a session to a stream, or ends that.
 pub(super) async fn subscribe(request: &Request, params: &Json, begins: bool) -> Result<Json, Fault> {

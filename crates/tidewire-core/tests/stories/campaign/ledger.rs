@@ -63,25 +63,6 @@ fn ranges(runs: u64, workers: u64, run_us: u64) -> Vec<(u64, u32)> {
 }
 
 #[test]
-fn a_range_grows_to_a_fifth_of_a_second_and_shrinks_at_the_end() {
-    let counts: Vec<u32> = ranges(100_000, 1, 20).into_iter().map(|(_, count)| count).collect();
-    assert_eq!(counts[..6], [1, 8, 64, 512, 4_096, 10_000]);
-    assert!(counts.iter().all(|count| *count <= 10_000));
-    assert!(*counts.last().unwrap() <= 250, "the last takes 5 ms: {counts:?}");
-    assert!(counts.len() < 40, "{counts:?}");
-}
-
-#[test]
-fn workers_end_together_whatever_runs_take() {
-    for run_us in [1, 20, 1_050, 90_000, 700_000] {
-        for workers in [2, 3, 8] {
-            let given = ranges(4_000.min(400_000_000 / run_us), workers, run_us);
-            assert!(given.iter().all(|(_, count)| u64::from(*count) * run_us <= 200_000.max(run_us)), "{given:?}");
-        }
-    }
-}
-
-#[test]
 fn a_gap_after_the_last_lease_is_no_work() {
     let mut ledger = running(Terms { runs: 2, ..Terms::default() });
     lease(ledger.claim(at(0), 1, &[]));
