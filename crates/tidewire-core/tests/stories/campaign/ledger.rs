@@ -35,33 +35,6 @@ fn whole(lease: &Lease, run_us: u64) -> Completion {
     }
 }
 
-/// Ranges of a campaign on some workers that run in step, as (worker, count, seconds it took).
-fn ranges(runs: u64, workers: u64, run_us: u64) -> Vec<(u64, u32)> {
-    let mut ledger = running(Terms { runs, ..Terms::default() });
-    let mut free_at: Vec<u64> = vec![0; workers as usize];
-    let mut held: Vec<Option<Lease>> = vec![None; workers as usize];
-    let mut given = Vec::new();
-    while !ledger.state().ended() {
-        let which = (0..free_at.len()).min_by_key(|&which| free_at[which]).unwrap();
-        let now = at(free_at[which]);
-        if let Some(lease) = held[which].take() {
-            ledger.complete(now, &lease, &whole(&lease, run_us)).unwrap();
-        }
-        match ledger.claim(now, which as u64, &[]) {
-            Claim::Lease(lease) => {
-                given.push((which as u64, lease.count));
-                free_at[which] += u64::from(lease.count) * run_us;
-                held[which] = Some(lease);
-            }
-            Claim::Wait { .. } => free_at[which] += 1_000,
-            Claim::Ended(_) => break,
-        }
-    }
-    let (last, first) = (free_at.iter().max().unwrap(), free_at.iter().min().unwrap());
-    assert!(last - first <= 25_000.max(run_us), "workers end together: {free_at:?}");
-    given
-}
-
 #[test]
 fn a_gap_after_the_last_lease_is_no_work() {
     let mut ledger = running(Terms { runs: 2, ..Terms::default() });
