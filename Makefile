@@ -75,7 +75,7 @@ test-short: test-loom test-fuzz test-attack test-demo test-wheel test-deploy doc
 	$(call say,short forms of the long suites passed)
 
 .PHONY: test-all
-test-all: test test-loom fuzz attack demo wheel-check histories random lint-bench deploy-check ## All of it: long histories, power cuts, kills, attacks, fuzzing, wheels (hours)
+test-all: test test-loom test-mcp fuzz attack demo wheel-check histories random lint-bench deploy-check ## All of it: long histories, power cuts, kills, attacks, fuzzing, wheels (hours)
 	@$(MAKE) --no-print-directory power
 	@$(MAKE) --no-print-directory crashtest
 	$(call say,all suites passed)
@@ -193,6 +193,11 @@ test-js: .make/dev .make/extension .make/console .make/chromium .make/flights ##
 	$(call say,tests of the TypeScript client)
 	@cd js && npm run --silent build
 	@cd js && npm run --silent test
+
+.PHONY: test-mcp
+test-mcp: .make/dev .make/extension .make/conformance ## The conformance suite of the Model Context Protocol, on hubs with a gateway
+	$(call say,conformance suite of the Model Context Protocol)
+	@$(BIN)/python tools/conformance/run.py .make/conformance
 
 .PHONY: test-demo
 test-demo: .make/dev .make/extension .make/flights ## The demonstrations on 20,000 flights and 200 races, and the benchmarks' smoke run
@@ -389,6 +394,14 @@ clean: ## Remove what was built
 	$(call say,packages of the TypeScript client)
 	@command -v npm >/dev/null || { echo "the TypeScript client needs Node.js 20 and npm: apt-get install nodejs npm"; exit 1; }
 	@cd js && npm ci --no-fund --no-audit --loglevel=error
+	@touch $@
+
+# The suite needs Node.js 22, which comes with it.
+.make/conformance: tools/conformance/package.json tools/conformance/package-lock.json | .make
+	$(call say,conformance suite of the Model Context Protocol, from npm)
+	@command -v npm >/dev/null || { echo "the conformance suite needs npm: apt-get install nodejs npm"; exit 1; }
+	@mkdir -p $@ && cp $^ $@/
+	@cd $@ && npm ci --no-fund --no-audit --loglevel=error
 	@touch $@
 
 # The page of the operator console, in the Python package.

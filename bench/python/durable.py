@@ -1,7 +1,7 @@
-"""Measures commands, durable handlers and publishing in a folder and at a hub in this process: one
-after another, and many at once.
+"""Measures commands, durable handlers, consumers and publishing in a folder and at a hub in this
+process: one after another, and many at once.
 
-Usage: python bench/python/durable.py [--folder PATH] [commands | events | publish]
+Usage: python bench/python/durable.py [--folder PATH] [commands | events | consume | publish]
 
 PATH is the place of the data; /dev/shm leaves out the disk. The peers of the project have no such
 commands and handlers, and `tidewire bench streams` measures publishing beside peers: compare two
@@ -112,6 +112,39 @@ async def events(node: tw.Node) -> Shapes:
     ]
 
 
+async def consume(node: tw.Node) -> Shapes:
+    orders = await node.stream("orders", subjects=["orders.>"])
+    billing = await orders.consumer("billing")
+
+    async def take() -> None:
+        await (await anext(billing)).ack()
+
+    async def sequential() -> None:
+        for number in range(SEQUENTIAL):
+            await orders.publish("orders.one", number)
+            await take()
+
+    async def many() -> None:
+        async with orders.publisher() as out:
+            for number in range(EVENTS):
+                await out.publish("orders.one", number)
+        for _ in range(EVENTS):
+            await take()
+        await billing.flush()
+
+    async def replay() -> None:
+        count = 0
+        async for _ in orders.read():
+            count += 1
+        assert count >= EVENTS
+
+    return [
+        ("events consumed one after another", SEQUENTIAL, sequential),
+        (f"{EVENTS:,} events published and consumed", EVENTS, many),
+        ("replay", 6 * (EVENTS + SEQUENTIAL), replay),
+    ]
+
+
 async def publish(node: tw.Node) -> Shapes:
     orders = await node.stream("orders", subjects=["orders.>"])
 
@@ -157,11 +190,13 @@ async def seconds(run: Callable[[], Awaitable[None]]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measures commands, durable handlers and publishing.")
-    parser.add_argument("kind", nargs="?", choices=["commands", "events", "publish"], help="only these; all by default")
+    parser.add_argument(
+        "kind", nargs="?", choices=["commands", "events", "consume", "publish"], help="only these; all by default"
+    )
     parser.add_argument("--folder", type=Path, help="place of the data; the folder for temporary files by default")
     options = parser.parse_args()
     print(machine(), versions(None))
-    for begin in (commands, events, publish):
+    for begin in (commands, events, consume, publish):
         for place in ("folder", "hub"):
             if options.kind in (None, begin.__name__):
                 asyncio.run(measure(place, options.folder, begin))

@@ -1,10 +1,10 @@
-"""Measures the cost of spans: calls of 256 B between two nodes of a hub, without OpenTelemetry, with
-a sampler of 1 %, and with all spans, in turns. Needs opentelemetry-sdk.
+"""Measures the cost of spans: calls of 256 B between two nodes of a hub, without OpenTelemetry,
+with a sampler of 1 %, and with all spans, in turns. Needs opentelemetry-sdk.
 
 Usage: python bench/python/traces.py [--rounds N]
 
-Spans go to an exporter that drops them. The peers of the project make no spans of their own, so that
-the first mode is what the others are compared with.
+Spans go to an exporter that drops them. The peers of the project make no spans of their own: the
+first mode is the one to compare with.
 """
 
 from __future__ import annotations

@@ -7,12 +7,15 @@ use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::{PyRuntimeError, PyStopIteration};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
-use tidewire_engine::{AskError, DeadReason, Fault, Refusal, SpawnError, SubscribeError};
+use tidewire_engine::{AskError, DeadReason, Fault, PassedOn, Refusal, SpawnError, SubscribeError};
 
 use crate::interpreter::attach::attach;
 use crate::interpreter::once::Once;
 /// An exception that a handler raised, as an error of the engine.
-pub struct Raised(pub PyErr);
+pub struct Raised(pub PyErr, bool);
+
+/// Marks an exception that an ask has delivered.
+const PASSED_ON: &str = "__tidewire_passed_on__";
 
 impl fmt::Display for Raised {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -38,7 +41,11 @@ impl fmt::Debug for Raised {
     }
 }
 
-impl std::error::Error for Raised {}
+impl std::error::Error for Raised {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.1.then_some(&PassedOn)
+    }
+}
 
 /// An exception with its traceback, as Python writes it.
 pub fn traceback(py: Python<'_>, error: &PyErr) -> PyResult<String> {
@@ -174,11 +181,16 @@ pub fn ask(
 /// The exception that a fault carries.
 fn raised(py: Python<'_>, fault: Fault) -> PyErr {
     match fault.downcast::<Raised>() {
-        Ok(raised) => raised.0,
+        Ok(raised) => {
+            // An exception without attributes has a dead letter at each actor.
+            let _ = raised.0.value(py).setattr(PASSED_ON, true);
+            raised.0
+        }
         Err(fault) => error(py, "TidewireError", &fault.to_string(), &[]),
     }
 }
 
 pub fn fault(error: PyErr) -> Fault {
-    Box::new(Raised(error))
+    let is_passed_on = attach(|py| error.value(py).hasattr(PASSED_ON).unwrap_or_default());
+    Box::new(Raised(error, is_passed_on))
 }

@@ -47,6 +47,7 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<streams::StreamHome>()?;
     module.add_class::<link::HomeServer>()?;
     module.add_class::<streams::stream_worker::StreamWorker>()?;
+    module.add_class::<streams::reader::StreamReader>()?;
     module.add_class::<streams::publisher::PublishQueue>()?;
     module.add_class::<streams::publisher::StreamPublisher>()?;
     module.add_class::<streams::durable_subscription::DeliveryWorker>()?;
@@ -54,7 +55,6 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<streams::lease::HeldLease>()?;
     module.add_class::<streams::inboxes::AgentInbox>()?;
     module.add_class::<streams::command_worker::CommandAttempt>()?;
-    module.add_function(wrap_pyfunction!(streams::home_error, module)?)?;
     module.add_function(wrap_pyfunction!(streams::check_folder, module)?)?;
     module.add_function(wrap_pyfunction!(streams::salvage_folder, module)?)?;
     module.add_function(wrap_pyfunction!(campaigns::end_with_parent, module)?)?;

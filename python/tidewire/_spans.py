@@ -14,7 +14,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, use_span
 
 from tidewire._binding import __version__
-from tidewire.services.instances.context import running
+from tidewire._trace_context import running
 
 if TYPE_CHECKING:
     from tidewire._runtime.steps import Steps

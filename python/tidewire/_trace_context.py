@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeVar
-
-from tidewire.services.instances.context import running
 
 if TYPE_CHECKING:
     from tidewire._spans import Spans
+    from tidewire.services.instances.inbound_call import AnyRunning
 
 _H = TypeVar("_H", bound="Mapping[str, str] | None")
 _FIELDS = ("traceparent", "tracestate", "baggage")
+running: ContextVar[AnyRunning | None] = ContextVar("tidewire_call", default=None)
+"""The call that this code belongs to."""
 spans: Spans | None = None
 """Makes the spans of this process; None if the program has not set up OpenTelemetry."""
 

@@ -106,7 +106,7 @@ class Node(Subjects, Streams, Agents):
         self._not_captured = {}
         self._commands = None
         self._inboxes = None
-        self._open_consumers = None
+        self._open_readers = None
         if is_nats(url):
             if data is not None:
                 raise InvalidArgument(
@@ -472,7 +472,7 @@ class Node(Subjects, Streams, Agents):
                     # A caller that stops waiting has stopped the node all the same.
                     self._begin_stop(_left(until))
                     raise
-            consumers = self._end_consumers()
+            readers = self._end_readers()
             pending = self._begin_stop(_left(until))
             if isinstance(pending, Ledger):
                 return pending
@@ -480,8 +480,7 @@ class Node(Subjects, Streams, Agents):
             # Actors may wait for tasks of pools, so that the pools stop after them.
             for pool in self._live_pools():
                 ledgers.append((yield pool.stopping(True, _left(until))))
-            for work in [*consumers, *self._end_handlers()]:
-                yield work.within(_left(until))
+            yield from self._stored(readers, until)
             if self._connection is not None:
                 yield from self._connection.draining(until)
         return self._end_stop(ledgers)

@@ -172,6 +172,26 @@ impl Error for AskError {
     }
 }
 
+/// The source of an error that another actor of this engine has raised, for errors whose source is
+/// not the [`AskError`] itself.
+#[derive(Debug)]
+pub struct PassedOn;
+
+impl fmt::Display for PassedOn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("another actor has raised it")
+    }
+}
+
+impl Error for PassedOn {}
+
+/// True for an error that an actor passes on from an actor that it asked.
+pub(crate) fn is_passed_on(fault: &(dyn Error + 'static)) -> bool {
+    let is_of_ask = |error: &AskError| matches!(error, AskError::Failed(_) | AskError::Lost { .. });
+    std::iter::successors(Some(fault), |error| (*error).source())
+        .any(|error| error.is::<PassedOn>() || error.downcast_ref().is_some_and(is_of_ask))
+}
+
 /// Why an actor was not created.
 #[derive(Debug, derive_more::Display, derive_more::Error)]
 #[non_exhaustive]

@@ -56,7 +56,7 @@ pub use dispatch::TokioDispatcher;
 pub use dispatch::starvation::Starvation;
 pub use dispatch::{External, ThreadHooks, ThreadWrapper, Wakeup};
 pub use engine::{Engine, EngineBuilder, EngineHandle, ShutdownReport};
-pub use error::{AskError, DeadReason, EngineError, Fault, Refusal, SpawnError, SubscribeError, TellError};
+pub use error::{AskError, DeadReason, EngineError, Fault, PassedOn, Refusal, SpawnError, SubscribeError, TellError};
 pub use reply::{Pending, Reply};
 pub use statistics::idle::{Idle, IdleSnapshot};
 pub use statistics::stop_future::Stopping;

@@ -18,7 +18,7 @@ use crate::headers::{check_json, passed, stream_form, timeout, trace};
 use crate::json::{arguments, to_json};
 use crate::problem::Problem;
 use crate::request;
-use crate::routes::{RequestHead, only};
+use crate::request::{RequestHead, only};
 use crate::schema::{query_arguments, restore_integers};
 use crate::shared::Shared;
 use crate::{repeats, streams};

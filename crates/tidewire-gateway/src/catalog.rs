@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use futures_core::Stream;
-use tidewire_node::{Error, MethodInfo, Node, ServiceInfo, Subscription, Visibility};
+use tidewire_node::{Error, MethodInfo, Node, ServiceCommand, ServiceInfo, Subscription, Visibility};
 
 /// The subject on which the hub publishes joins and departures of services.
 pub(crate) const CHANGES: &str = "$hub.services.*";
@@ -18,6 +18,8 @@ const OLD: Duration = Duration::from_secs(60);
 pub(crate) struct Service {
     pub info: ServiceInfo,
     methods: BTreeMap<String, usize>,
+    /// Its commands, in the form of methods.
+    pub commands: BTreeMap<String, MethodInfo>,
 }
 
 /// Public services by their names.
@@ -42,12 +44,28 @@ impl Service {
     fn of(info: ServiceInfo) -> Option<(String, Self)> {
         let info = public(info)?;
         let methods = info.methods.iter().enumerate().map(|(at, method)| (method.name.clone(), at)).collect();
-        Some((info.name.clone(), Self { info, methods }))
+        let commands = info.commands.iter().map(|command| (command.name.clone(), as_method(command))).collect();
+        Some((info.name.clone(), Self { info, methods, commands }))
     }
 
     /// One of its methods.
     pub fn method(&self, name: &str) -> Option<&MethodInfo> {
         self.methods.get(name).and_then(|at| self.info.methods.get(*at))
+    }
+
+    /// One of its commands.
+    pub fn command(&self, name: &str) -> Option<&MethodInfo> {
+        self.commands.get(name)
+    }
+
+    /// True if a start of the command needs a key.
+    pub fn is_exclusive(&self, command: &MethodInfo) -> bool {
+        self.info.commands.iter().any(|one| one.name == command.name && one.exclusive.is_some())
+    }
+
+    /// Its methods and its commands.
+    pub fn callable(&self) -> impl Iterator<Item = &MethodInfo> {
+        self.info.methods.iter().chain(self.commands.values())
     }
 }
 
@@ -103,9 +121,20 @@ impl Catalog {
     }
 }
 
-/// The public part of a service; None without public methods.
+/// The public part of a service; None without public methods and commands.
 pub(crate) fn public(mut info: ServiceInfo) -> Option<ServiceInfo> {
     let service = info.visibility;
     info.methods.retain(|method| method.visibility.min(service) == Visibility::Public);
-    (!info.methods.is_empty()).then_some(info)
+    if service != Visibility::Public {
+        info.commands.clear();
+    }
+    (!info.methods.is_empty() || !info.commands.is_empty()).then_some(info)
+}
+
+fn as_method(command: &ServiceCommand) -> MethodInfo {
+    let mut method = MethodInfo::default();
+    method.name.clone_from(&command.name);
+    method.description.clone_from(&command.description);
+    (method.parameters, method.result) = (command.parameters.clone(), command.result.clone());
+    method
 }

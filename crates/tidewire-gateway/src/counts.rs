@@ -45,6 +45,7 @@ pub(crate) struct Counting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Route {
     Services,
+    Commands,
     Subjects,
     Mcp,
     Documents,
@@ -54,6 +55,7 @@ impl Route {
     pub fn name(self) -> &'static str {
         match self {
             Self::Services => "services",
+            Self::Commands => "commands",
             Self::Subjects => "subjects",
             Self::Mcp => "mcp",
             Self::Documents => "documents",

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use crate::answer::{Answer, Body, answer as of_type, json, nothing};
 use crate::caller::Caller;
 use crate::problem::Problem;
-use crate::routes::{RequestHead, is_own, only};
+use crate::request::{RequestHead, is_own, only};
 use crate::shared::Shared;
 use crate::{metrics, openapi};
 
@@ -42,7 +42,7 @@ pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead) -> Result<A
     );
     if !is_known {
         return Err(Problem::nothing(format!(
-            "{}: nothing is there: there is /services/NAME/METHOD, /subjects/SUBJECT, /openapi.json, /docs, /mcp, /healthz, \
+            "{}: nothing is there: there is /services/NAME/METHOD, /commands/NAME/COMMAND, /subjects/SUBJECT, /openapi.json, /docs, /mcp, /healthz, \
              /readyz and /metrics",
             head.shown_path()
         )));

@@ -25,6 +25,7 @@ mod answer;
 mod caller;
 mod calls;
 mod catalog;
+mod commands;
 mod compression;
 mod connection;
 mod counts;

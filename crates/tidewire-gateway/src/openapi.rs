@@ -11,6 +11,10 @@ use crate::shared::Shared;
 
 /// The schemas of the gateway itself.
 const SCHEMAS: &str = include_str!("openapi_schemas.json");
+/// The paths of a command, without what differs.
+const COMMAND: &str = include_str!("openapi_command.json");
+/// Place of the result in the state of a command.
+const RESULT: &str = "/responses/200/content/application~1json/schema/allOf/1/properties/result";
 const PREFIX: &str = "#/components/schemas/";
 
 /// Describes the methods that a caller may call.
@@ -27,6 +31,11 @@ pub(crate) fn description(shared: &Shared, caller: &Caller, services: &Services)
                 let mut operations = json!({ "post": post });
                 get.into_iter().for_each(|get| operations["get"] = get);
                 paths.insert(path, operations);
+            }
+        }
+        for command in service.commands.values() {
+            if caller.may_call(&shared.access, service, &command.name) {
+                paths.extend(command_paths(name, command, service.is_exclusive(command), &mut components));
             }
         }
         tags.push(json!({ "name": name, "description": service.info.description }));
@@ -81,6 +90,36 @@ fn operation(service: &str, method: &MethodInfo, components: &mut Components) ->
     if method.idempotent {
         made["x-idempotent"] = true.into();
     }
+    made
+}
+
+/// The paths of a command: its start, its state, its reports and its cancellation.
+fn command_paths(
+    service: &str,
+    command: &MethodInfo,
+    needs_key: bool,
+    components: &mut Components,
+) -> Map<String, Value> {
+    let mut start = operation(service, command, components);
+    let result = start["responses"]["200"]["content"]["application/json"]["schema"].take();
+    let refused = start["responses"]["default"].take();
+    let mut made = Map::new();
+    for (path, mut item) in serde_json::from_str::<Map<_, _>>(COMMAND).unwrap_or_default() {
+        for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {
+            let kind = operation["operationId"].as_str().unwrap_or_default();
+            operation["operationId"] = format!("{service}.{}{kind}", command.name).into();
+            operation["tags"] = json!([service]);
+            operation["responses"]["default"] = refused.clone();
+            if let Some(place) = operation.pointer_mut(RESULT) {
+                *place = result.clone();
+            }
+        }
+        made.insert(format!("/commands/{service}/{}{path}", command.name), item);
+    }
+    let post = &mut made[&format!("/commands/{service}/{}", command.name)]["post"];
+    post["summary"] = start["summary"].take();
+    post["requestBody"] = start["requestBody"].take();
+    post["parameters"][0]["required"] = needs_key.into();
     made
 }
 

@@ -71,6 +71,12 @@ impl Problem {
         self
     }
 
+    /// Refuses arguments that break the schemas of a command.
+    pub fn check_arguments(service: &str, command: &MethodInfo, body: &[u8]) -> Result<(), Self> {
+        let problem = Self::invalid("").explained(service, command, body);
+        if problem.faults.is_empty() { Ok(()) } else { Err(problem) }
+    }
+
     /// The connection is closed behind it.
     pub fn last(mut self) -> Self {
         self.is_last = true;

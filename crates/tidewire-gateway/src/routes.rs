@@ -7,11 +7,10 @@ use std::time::Instant;
 use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT_ENCODING, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, ALLOW, CONNECTION, HOST,
-    HeaderMap, HeaderValue, ORIGIN, TRANSFER_ENCODING, VARY, X_CONTENT_TYPE_OPTIONS,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, HOST, HeaderMap,
+    HeaderValue, ORIGIN, TRANSFER_ENCODING, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::request::Parts;
-use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, StatusCode, Version};
 use tidewire_proto::generated::errors::ErrorCode;
 
@@ -20,26 +19,9 @@ use crate::answer::{Answer, compressed, nothing, problem};
 use crate::connection::{Connection, Open};
 use crate::counts::Route;
 use crate::problem::Problem;
+use crate::request::{RequestHead, decoded, is_own};
 use crate::shared::Shared;
-use crate::{calls, documents, mcp, subjects};
-
-/// A request without its body.
-pub(crate) struct RequestHead {
-    pub method: Method,
-    /// The parts of its path, decoded.
-    pub path: Vec<String>,
-    pub query: String,
-    pub headers: HeaderMap,
-    /// The connection itself, if the client asks for another protocol.
-    pub upgrade: Option<OnUpgrade>,
-}
-
-impl RequestHead {
-    /// Its path, for messages.
-    pub fn shown_path(&self) -> String {
-        format!("/{}", self.path.join("/"))
-    }
-}
+use crate::{calls, commands, documents, mcp, subjects};
 
 /// Answers a request, also after a failure.
 pub(crate) async fn answer(
@@ -72,6 +54,7 @@ pub(crate) async fn answer(
 fn route_of(path: &str) -> Route {
     match path.split('/').nth(1).unwrap_or_default() {
         "services" => Route::Services,
+        "commands" => Route::Commands,
         "subjects" => Route::Subjects,
         "mcp" => Route::Mcp,
         _ => Route::Documents,
@@ -85,6 +68,7 @@ async fn routed(shared: &Arc<Shared>, route: Route, parts: Parts, body: Incoming
     }
     match route {
         Route::Services => calls::answer(shared, &head, body).await,
+        Route::Commands => commands::answer(shared, &head, body).await,
         Route::Subjects => subjects::answer(shared, &head, body).await,
         Route::Mcp => mcp::answer(shared, &head, body).await,
         Route::Documents => documents::answer(shared, &head).await,
@@ -135,12 +119,6 @@ fn is_allowed(shared: &Shared, origin: &HeaderValue, authority: &str) -> bool {
     is_own || shared.options.origins.iter().any(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(origin))
 }
 
-/// True if the origin is that of the gateway's own pages.
-pub(crate) fn is_own(origin: &HeaderValue, authority: &str) -> bool {
-    let host = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
-    host.is_some_and(|(_, own)| own.eq_ignore_ascii_case(authority))
-}
-
 /// Lets the page of an allowed origin read the answer. Others were refused before.
 fn share(shared: &Shared, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
     headers.append(VARY, HeaderValue::from_static("origin, accept-encoding"));
@@ -150,7 +128,8 @@ fn share(shared: &Shared, origin: Option<&HeaderValue>, headers: &mut HeaderMap)
     });
     if let Some(origin) = shown {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("retry-after, www-authenticate"));
+        headers
+            .insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("location, retry-after, www-authenticate"));
     }
 }
 
@@ -165,35 +144,4 @@ fn preflight(head: &RequestHead) -> Option<Answer> {
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*, authorization"));
     headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
     Some(answer)
-}
-
-/// Refuses other methods than those that there are.
-pub(crate) fn only(head: &RequestHead, methods: &[Method]) -> Result<(), Problem> {
-    let is_head = head.method == Method::HEAD && methods.contains(&Method::GET);
-    if is_head || methods.contains(&head.method) {
-        return Ok(());
-    }
-    let allowed = methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
-    let text = format!("{} is not allowed here: use {allowed}", head.method);
-    Err(Problem::invalid(text).with_status(StatusCode::METHOD_NOT_ALLOWED).with_header(ALLOW, &allowed))
-}
-
-/// A part of a path without its percent signs.
-pub(crate) fn decoded(part: &str) -> Option<String> {
-    if !part.contains('%') {
-        return Some(part.to_owned());
-    }
-    let (mut bytes, mut rest) = (Vec::with_capacity(part.len()), part.as_bytes());
-    while let Some((first, more)) = rest.split_first() {
-        rest = more;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let (digits, more) = rest.split_at_checked(2)?;
-        let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        rest = more;
-    }
-    String::from_utf8(bytes).ok()
 }

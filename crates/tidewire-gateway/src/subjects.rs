@@ -17,7 +17,7 @@ use crate::headers::{check_json, passed, stream_form};
 use crate::json::{value, write_json};
 use crate::problem::Problem;
 use crate::request;
-use crate::routes::{RequestHead, only};
+use crate::request::{RequestHead, only};
 use crate::shared::Shared;
 use crate::streams::{Source, begin};
 

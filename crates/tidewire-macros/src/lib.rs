@@ -43,6 +43,7 @@ use proc_macro::TokenStream;
 /// | `name = "..."` | another name than that of the function |
 /// | `stream` | it returns a stream |
 /// | `idempotent` | it may be called again when the outcome of a call is unknown |
+/// | `prompt` | its result is messages for a language model: MCP clients get it as a prompt |
 /// | `timeout = 2.5` | default timeout of a call in seconds |
 /// | `visibility = "private"` | permitted callers: `private` is nodes alone, `public` also clients of the HTTP gateway |
 #[proc_macro_attribute]

@@ -19,6 +19,7 @@ pub(crate) struct OfMethod {
     pub name: Option<LitStr>,
     pub stream: bool,
     pub idempotent: bool,
+    pub prompt: bool,
     pub timeout: Option<f64>,
     pub visibility: Option<LitStr>,
 }
@@ -57,6 +58,7 @@ impl OfMethod {
             "name" => once(&meta, &mut self.name, meta.value()?.parse()?),
             "stream" => flag(&meta, &mut self.stream),
             "idempotent" => flag(&meta, &mut self.idempotent),
+            "prompt" => flag(&meta, &mut self.prompt),
             "timeout" => {
                 let seconds = seconds(&meta.value()?.parse()?)?;
                 once(&meta, &mut self.timeout, seconds)
@@ -69,7 +71,7 @@ impl OfMethod {
                 once(&meta, &mut self.visibility, text)
             }
             _ => Err(meta.error(
-                "a method has the options `name = \"...\"`, `stream`, `idempotent`, `timeout = seconds` and `visibility = \"...\"`",
+                "a method has the options `name = \"...\"`, `stream`, `idempotent`, `prompt`, `timeout = seconds` and `visibility = \"...\"`",
             )),
         })
     }

@@ -139,6 +139,9 @@ impl<'a> Method<'a> {
         if options.idempotent {
             said.extend(quote!(.idempotent()));
         }
+        if options.prompt {
+            said.extend(quote!(.prompt()));
+        }
         if let Some(seconds) = options.timeout {
             said.extend(quote!(.timeout(::core::time::Duration::from_secs_f64(#seconds))));
         }

@@ -25,6 +25,11 @@ pub(crate) fn read(text: &str) -> Option<u64> {
     text.parse::<Timestamp>().ok()?.as_microsecond().try_into().ok()
 }
 
+/// How long one call waits: the end of a server shows only when the wait is over.
+pub(crate) fn wait(wait_us: u64) -> Duration {
+    span(wait_us.min(4_000_000))
+}
+
 /// A span as JetStream takes it.
 pub(crate) const fn nanos(span_us: u64) -> u64 {
     span_us.saturating_mul(1_000)

@@ -48,8 +48,8 @@ pub(crate) async fn fetch(
     if !held.is_empty() {
         return Ok(held);
     }
-    let until = Instant::now() + clock::span(fetch.wait_us);
-    let patience = Instant::now() + clock::span(fetch.wait_us).max(shared.connection.settings.request_timeout);
+    let until = Instant::now() + clock::wait(fetch.wait_us);
+    let patience = Instant::now() + clock::wait(fetch.wait_us).max(shared.connection.settings.request_timeout);
     let mut puller = shared.pullers.take(&shared.connection, stream, consumer).await?;
     loop {
         let mut taken = Vec::new();

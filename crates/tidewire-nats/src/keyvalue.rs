@@ -206,8 +206,8 @@ pub(crate) async fn watch(shared: &Shared, bucket: &str, watch: Watch) -> HomeRe
         return Err(connection.error(HomeErrorKind::Invalid, "max: 0 watches nothing: write 1 or more"));
     }
     let selection = selection(bucket, watch.filter.as_str());
-    let until = Instant::now() + clock::span(watch.wait_us);
-    let patience = Instant::now() + clock::span(watch.wait_us).max(connection.settings.request_timeout);
+    let until = Instant::now() + clock::wait(watch.wait_us);
+    let patience = Instant::now() + clock::wait(watch.wait_us).max(connection.settings.request_timeout);
     loop {
         let changes = match changes(shared, bucket, &selection, &watch).await {
             Ok(changes) => changes,

@@ -29,8 +29,8 @@ pub(crate) async fn read(shared: &Shared, stream: &str, read: Read) -> HomeResul
     let wanted = if read.filter.is_empty() && (known.again || known.delays) { &known.subjects } else { &read.filter };
     let filter = widest(wanted).iter().map(ToString::to_string).collect();
     let selection = Selection { stream: stream.to_owned(), filter };
-    let until = Instant::now() + clock::span(read.wait_us);
-    let patience = Instant::now() + clock::span(read.wait_us).max(connection.settings.request_timeout);
+    let until = Instant::now() + clock::wait(read.wait_us);
+    let patience = Instant::now() + clock::wait(read.wait_us).max(connection.settings.request_timeout);
     let mut last = newest(shared, stream).await?;
     let mut from = match read.start {
         Start::New => From::Sequence(last + 1),

@@ -57,6 +57,9 @@ pub struct ServiceInfo {
     /// Details of the instances, in the same order.
     #[serde(default)]
     pub details: Vec<InstanceInfo>,
+    /// Its commands, which callers start.
+    #[serde(default)]
+    pub commands: Vec<ServiceCommand>,
 }
 
 /// An instance of a service, as others see it.
@@ -93,12 +96,37 @@ pub struct MethodInfo {
     /// True if the method changes nothing, so that a GET of HTTP may call it.
     #[serde(default)]
     pub safe: bool,
+    /// True if the result is messages for a language model: MCP clients get it as a prompt.
+    #[serde(default)]
+    pub prompt: bool,
     /// Default timeout of a call, in seconds.
     pub timeout: Option<f64>,
     /// Permitted callers of the method.
     pub visibility: Visibility,
     /// Remarks that the schemas do not express.
     pub notes: Vec<String>,
+}
+
+/// A command of a service, as others see it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ServiceCommand {
+    /// Its name.
+    pub name: String,
+    /// Purpose of the command, in one line.
+    pub description: String,
+    /// JSON Schema of its arguments, as an object by their names.
+    pub parameters: serde_json::Value,
+    /// JSON Schema of its result.
+    pub result: serde_json::Value,
+    /// True if it reports progress.
+    pub progress: bool,
+    /// `key` if a start has to give a key.
+    pub exclusive: Option<String>,
+    /// Limit of an attempt in seconds, if there is one.
+    pub timeout: Option<f64>,
+    /// Number of retries.
+    pub retries: u32,
 }
 
 /// An event handler of a service, as others see it.
@@ -132,6 +160,9 @@ impl ServiceInfo {
             seen.events.clear();
             for method in &mut seen.methods {
                 (method.parameters, method.result) = (serde_json::json!({}), serde_json::json!({}));
+            }
+            for command in &mut seen.commands {
+                (command.parameters, command.result) = (serde_json::json!({}), serde_json::json!({}));
             }
             text = json(&seen);
         }

@@ -63,7 +63,7 @@ pub use calls::call::Call;
 pub use calls::client::{Answer, Choice, Client, Priority};
 pub use calls::item_stream::Items;
 pub use discovery::service_watch::{InstanceChange, ServiceChanges};
-pub use discovery::{EventInfo, InstanceInfo, MethodInfo, ServiceInfo, Visibility};
+pub use discovery::{EventInfo, InstanceInfo, MethodInfo, ServiceCommand, ServiceInfo, Visibility};
 pub use error::{Error, Remote};
 pub use node::options::{NodeOptions, Task};
 pub use node::{Node, RemoteStatistics, Stopped};

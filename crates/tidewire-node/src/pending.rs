@@ -148,3 +148,9 @@ impl Wakers {
         wakers.into_iter().for_each(Waker::wake);
     }
 }
+
+impl Wake for Wakers {
+    fn wake(self: Arc<Self>) {
+        Self::wake(&self);
+    }
+}

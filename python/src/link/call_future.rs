@@ -106,7 +106,7 @@ impl<'py> ParentCall<'py> {
     fn of(py: Python<'py>) -> PyResult<Option<Self>> {
         static GET: Once<Py<PyAny>> = Once::new();
         static MONOTONIC: Once<Py<PyAny>> = Once::new();
-        let running = GET.of(py, "tidewire.services.instances.context", "running.get")?.call0()?;
+        let running = GET.of(py, "tidewire._trace_context", "running.get")?.call0()?;
         if running.is_none() {
             return Ok(Some(Self::default()));
         }

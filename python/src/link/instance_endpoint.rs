@@ -318,7 +318,7 @@ impl InstanceEndpoint {
     pub fn enters(&self, handling: &Bound<'_, InboundCallRun>) -> PyResult<()> {
         static SET: Once<Py<PyAny>> = Once::new();
         let py = handling.py();
-        let set = SET.of(py, "tidewire.services.instances.context", "running.set")?;
+        let set = SET.of(py, "tidewire._trace_context", "running.set")?;
         set.call1((handling,)).map(drop)
     }
 

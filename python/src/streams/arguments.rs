@@ -1,7 +1,8 @@
 //! Arguments of storage backend calls: subjects, patterns, settlements, and where to begin.
 
 use pyo3::prelude::*;
-use tidewire_backend::home::{Expect, Fault, Settle, Settlement, Start};
+use pyo3::pybacked::PyBackedStr;
+use tidewire_backend::home::{Expect, Fault, Settlement, Start};
 use tidewire_proto::subject::{Pattern, Subject, SubjectError};
 
 use crate::errors::error;
@@ -31,19 +32,17 @@ pub(super) fn start((name, number): &(String, u64)) -> Start {
     }
 }
 
-/// The sequence, the ticket, the settlement, its delay, its reason, and its error with a traceback.
-pub(super) type Settled = (u64, u64, String, Option<u64>, String, Option<(String, String)>);
+/// The settlement, its delay, its reason, and its error with a traceback.
+pub(super) type Settled = (PyBackedStr, Option<u64>, String, Option<(String, String)>);
 
-pub(super) fn settlement((sequence, ticket, how, delay_us, reason, fault): Settled) -> Settle {
+pub(super) fn settlement((how, delay_us, reason, fault): Settled) -> Settlement {
     let fault = fault.map(|(error, traceback)| Fault { error, traceback });
-    let how = match how.as_str() {
+    match &*how {
         "ack" => Settlement::Ack,
         "nak" => Settlement::Nak { delay_us, fault },
         "term" => Settlement::Term { reason, fault },
-        "release" => Settlement::Release,
         _ => Settlement::Working,
-    };
-    Settle { sequence, ticket, how }
+    }
 }
 
 pub(super) const fn expected(expect: Option<u64>) -> Expect {

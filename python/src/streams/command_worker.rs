@@ -1,5 +1,6 @@
 //! The worker of a command for Python: the node fetches and stores, Python runs the attempts.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -21,9 +22,8 @@ use crate::interpreter::attach::try_attach;
 use crate::interpreter::py_ref::PyRef;
 
 /// The service, the command, the node, the timeout, the retries, true for one command of a key at a
-/// time, the concurrency, the time that a record stays, and the longest wait of a fetch; times in
-/// seconds.
-pub type Options = (String, String, String, Option<f64>, u32, bool, usize, f64, f64);
+/// time, the concurrency, and the time that a record stays; times in seconds.
+pub type Options = (String, String, String, Option<f64>, u32, bool, usize, f64);
 
 /// A worker, and the queue of its attempts. `changed` counts when it may be idle; `log` takes a
 /// line.
@@ -34,9 +34,9 @@ pub fn begin(
     changed: Arc<ChangeCounter>,
     log: Py<PyAny>,
 ) -> (Arc<Worker>, Arc<LoopQueue<CommandAttempt>>) {
-    let (service, command, node, timeout_s, retries, is_exclusive, concurrency, keep_s, wait_s) = options;
-    let (timeout, keep, wait) = (timeout_s.map(seconds), seconds(keep_s), seconds(wait_s));
-    let options = WorkerOptions { service, command, node, timeout, retries, is_exclusive, concurrency, keep, wait };
+    let (service, command, node, timeout_s, retries, is_exclusive, concurrency, keep_s) = options;
+    let (timeout, keep) = (timeout_s.map(seconds), seconds(keep_s));
+    let options = WorkerOptions { service, command, node, timeout, retries, is_exclusive, concurrency, keep };
     let changed = Box::new(move || changed.tell());
     let attempts = Arc::<LoopQueue<_>>::default();
     let handler = Box::new(LoopHandler(attempts.end()));
@@ -86,6 +86,12 @@ impl CommandAttempt {
     #[getter]
     fn caller(&self) -> &str {
         &self.attempt.record().caller
+    }
+
+    /// The headers of the trace context of the start.
+    #[getter]
+    fn trace(&self) -> BTreeMap<String, String> {
+        self.attempt.record().trace.clone()
     }
 
     /// The arguments as they travel.

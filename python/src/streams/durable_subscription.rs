@@ -2,7 +2,6 @@
 //! handlers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use pyo3::prelude::*;
 use tidewire_backend::home::{Fault, Home, HomeError};
@@ -21,9 +20,8 @@ use crate::actors::engine::Engine;
 use crate::change_counter::ChangeCounter;
 use crate::pending::Pending;
 
-/// The title, the concurrency, the deliveries in flight, the ack wait, and the longest wait of a
-/// fetch; times in microseconds.
-pub type Options = (String, u32, u32, u64, u64);
+/// The title, the concurrency, the deliveries in flight, and the ack wait in microseconds.
+pub type Options = (String, u32, u32, u64);
 
 /// A durable subscription, and the queue of its workers. `changed` counts when it may be idle;
 /// `log` takes a line.
@@ -36,9 +34,8 @@ pub fn begin(
     changed: Arc<ChangeCounter>,
     log: Py<PyAny>,
 ) -> (Arc<Subscription>, Arc<LoopQueue<Worker>>) {
-    let (title, concurrency, max_in_flight, ack_wait_us, wait_us) = options;
-    let wait = Duration::from_micros(wait_us);
-    let options = SubscriptionOptions { title, concurrency, max_in_flight, ack_wait_us, wait };
+    let (title, concurrency, max_in_flight, ack_wait_us) = options;
+    let options = SubscriptionOptions { title, concurrency, max_in_flight, ack_wait_us };
     let subscription = Subscription::of(engine.handle(), options, Box::new(move || changed.tell()), line_log(log));
     let workers = Arc::<LoopQueue<Worker>>::default();
     subscription.begin(home, place, node, Box::new(LoopHandler(workers.end())));
@@ -62,8 +59,7 @@ impl DeliveryWorker {
     /// The next event, and what settles it; None if there is none.
     fn begin(&self, py: Python<'_>) -> PyResult<Option<(Py<PyAny>, EventDelivery)>> {
         let Some(delivery) = self.0.lock().begin() else { return Ok(None) };
-        let fields = event(py, delivery.event().as_ref(), delivery.delivery(), 0)?;
-        Ok(Some((fields, EventDelivery(delivery))))
+        EventDelivery::new(py, delivery).map(Some)
     }
 
     /// Settles the event whose handler has "returned", "raised" or was "interrupted". `fault`: the
@@ -78,21 +74,23 @@ impl DeliveryWorker {
     }
 }
 
-/// Settles one event for its handler.
+/// Settles one event.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct EventDelivery(Arc<Delivery>);
 
+impl EventDelivery {
+    /// The event, and what settles it.
+    pub fn new(py: Python<'_>, delivery: Arc<Delivery>) -> PyResult<(Py<PyAny>, Self)> {
+        Ok((event(py, delivery.event().as_ref(), delivery.delivery())?, Self(delivery)))
+    }
+}
+
 #[pymethods]
 impl EventDelivery {
-    #[pyo3(name = "_settle_soon")]
-    fn settle_soon(&self, settled: Settled) -> Pending {
-        let taken = self.0.settle_soon(settlement(settled).how);
-        pending("settle", async move { taken.await.map_err(HomeError::from) }, nothing)
-    }
-
-    #[pyo3(name = "_settle_now")]
-    fn settle_now(&self, settled: Settled) -> Pending {
-        let stored = self.0.settle(settlement(settled).how);
-        pending("settle", async move { stored.await.map_err(HomeError::from) }, nothing)
+    /// Settles the event. `waits`: awaiting it waits until that is stored, else for capacity.
+    fn settle(&self, settled: Settled, waits: bool) -> Pending {
+        let how = settlement(settled);
+        let begun = if waits { self.0.settle(how) } else { self.0.settle_soon(how) };
+        pending("settle", async move { begun.await.map_err(HomeError::from) }, nothing)
     }
 }

@@ -9,10 +9,12 @@ pub mod inboxes;
 pub mod lease;
 mod loop_queue;
 pub mod publisher;
+pub mod reader;
 mod results;
 pub mod schedules;
 pub mod stream_worker;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -22,28 +24,31 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
 use tidewire_backend::home::{
-    Ack, BucketSettings, Capability, Change, Compact, ConsumerSettings, Delivery, Fetch, Full, Home, HomeError,
-    HomeResult, Order, Purge, Read, StreamSettings, Watch, pending_answer,
+    Ack, BucketSettings, Capability, Change, Compact, ConsumerSettings, Full, Home, HomeError, HomeResult, Order,
+    Purge, StreamSettings,
 };
 use tidewire_node::Node;
-use tidewire_node::streams::{CommandRecord, CommandStore, Lease, LeaseOptions, NewCommand, find_stream};
+use tidewire_node::streams::{
+    CommandRecord, CommandStore, Consumer, Lease, LeaseOptions, NewCommand, ReadOptions, Replay, Watch, find_stream,
+};
 use tidewire_proto::subject::Subject;
 
 use crate::actors::engine::Engine;
 use crate::change_counter::PyChangeCounter;
 use crate::interpreter::PerProcessOwned;
-use crate::interpreter::attach::detach;
+use crate::interpreter::attach::{detach, try_attach};
+use crate::interpreter::py_ref::PyRef;
 use crate::link::Link;
 use crate::pending::Pending;
 
 pub use arguments::subject;
-use arguments::{Settled, expected, pattern, patterns, settlement};
+use arguments::{expected, pattern, patterns};
 use lease::{HeldLease, seconds};
 use publisher::{Message, MessageMaker, PublishQueue, StreamPublisher};
-pub use results::home_error;
+use reader::{Kind as ReaderKind, StreamReader};
 use results::{
-    ack, bucket_info, consumer_info, dead_letter, each, entry, event, lease_info, nothing, number, pending, raise,
-    refusal, stream_info, truth,
+    ack, bucket_info, consumer_info, dead_letter, each, entry, lease_info, nothing, number, pending, raise,
+    stream_info, truth,
 };
 use stream_worker::{Kind, StreamWorker};
 
@@ -163,7 +168,7 @@ impl StreamHome {
         Ok(pending("purge", self.home.purge(stream, Purge { before, keep, filter }), number))
     }
 
-    /// Publishes messages, all or none. Gives the ack of each, or `(kind, message)` of its error.
+    /// Publishes messages, all or none. Gives the ack of each, or its error.
     fn publish_batch(&self, py: Python<'_>, stream: &str, messages: Vec<Message>) -> PyResult<Pending> {
         let maker = MessageMaker::default();
         let messages = messages.into_iter().map(|message| maker.make(py, message)).collect::<PyResult<_>>()?;
@@ -171,7 +176,7 @@ impl StreamHome {
         Ok(pending("publish", answer, |py, acks| {
             each(py, acks, |py, result: HomeResult<Ack>| match result {
                 Ok(stored) => ack(py, stored, None),
-                Err(failure) => refusal(py, &failure),
+                Err(failure) => Ok(raise(py, &failure).into_value(py).into_any()),
             })
         }))
     }
@@ -209,24 +214,22 @@ impl StreamHome {
         pending("cancel", self.home.cancel_schedule(stream, schedule), truth)
     }
 
-    /// Gives the events, where to go on, and the newest.
     #[allow(clippy::too_many_arguments)]
     fn read(
         &self,
         py: Python<'_>,
+        options: reader::Options,
         stream: &str,
         start: (String, u64),
         stop: Option<u64>,
         filter: Vec<String>,
-        max_messages: u32,
-        max_bytes: u32,
-        wait_us: u64,
-    ) -> PyResult<Pending> {
-        let filter = patterns(py, &filter)?;
-        let read = Read { start: arguments::start(&start), stop, filter, max_messages, max_bytes, wait_us };
-        Ok(pending("read", self.home.read(stream, read), |py, page| {
-            (each(py, page.events, |py, found| event(py, &found, 0, 0))?, page.next, page.last).into_py_any(py)
-        }))
+        follow: bool,
+    ) -> PyResult<StreamReader> {
+        patterns(py, &filter)?;
+        let read = ReadOptions::default().start(arguments::start(&start)).filter(filter);
+        let read = stop.into_iter().fold(read, ReadOptions::stop);
+        let read = if follow { read.follow() } else { read };
+        Ok(StreamReader::new(self, options, |reads| ReaderKind::Replay(Replay::of(reads, stream, read))))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -257,7 +260,7 @@ impl StreamHome {
             order,
             inactive_us,
         };
-        Ok(pending("consumer", self.home.create_consumer(stream, settings), consumer_info))
+        Ok(pending("consumer", self.home.create_consumer(stream, settings), |py, _| Ok(py.None())))
     }
 
     fn consumer_info(&self, stream: &str, consumer: &str) -> Pending {
@@ -272,25 +275,11 @@ impl StreamHome {
         pending("delete", self.home.delete_consumer(stream, consumer), nothing)
     }
 
-    /// Gives `(subject, payload, key, id, headers, sequence, time_us, delivery, ticket)` of each
-    /// delivery.
-    fn fetch(&self, stream: &str, consumer: &str, max_messages: u32, max_bytes: u32, wait_us: u64) -> Pending {
-        let fetch = Fetch { max_messages, max_bytes, wait_us };
-        pending("fetch", pending_answer::fetch(&self.home, stream, consumer, fetch), |py, all| {
-            each(py, all, |py, Delivery { event: found, delivery, ticket }| event(py, &found, delivery, ticket))
-        })
-    }
-
-    /// Settles `(sequence, ticket, how, delay_us, reason, fault)` each. Gives None of each, or
-    /// `(kind, message)` of the error.
-    fn settle(&self, stream: &str, consumer: &str, settled: Vec<Settled>) -> Pending {
-        let settled = settled.into_iter().map(settlement).collect();
-        pending("settle", self.home.settle(stream, consumer, settled), |py, results| {
-            each(py, results, |py, result: HomeResult<()>| match result {
-                Ok(()) => Ok(py.None()),
-                Err(failure) => refusal(py, &failure),
-            })
-        })
+    /// A consumer that exists. `late` gets the numbers of acks that came too late.
+    fn consumer(&self, options: reader::Options, stream: &str, name: &str, most: u32, late: Py<PyAny>) -> StreamReader {
+        let late = PyRef::from(late);
+        let late = move |count: u64| drop(try_attach(|py| late.call1(py, (count,)).map(drop)));
+        StreamReader::new(self, options, |reads| ReaderKind::Consumer(Consumer::of(reads, stream, name, most, late)))
     }
 
     fn pause(&self, stream: &str, consumer: &str, until_us: Option<u64>) -> Pending {
@@ -379,20 +368,16 @@ impl StreamHome {
         Ok(pending("history", self.home.history(bucket, subject(py, key)?), |py, all| each(py, all, entry)))
     }
 
-    /// Returns the entries, the position to go on after, and true if there is more already.
     fn watch(
         &self,
         py: Python<'_>,
+        options: reader::Options,
         bucket: &str,
         filter: &str,
         after: u64,
-        max: u32,
-        wait_us: u64,
-    ) -> PyResult<Pending> {
-        let watch = Watch { filter: pattern(py, filter)?, after, max, wait_us };
-        Ok(pending("watch", self.home.watch(bucket, watch), |py, changes| {
-            (each(py, changes.entries, entry)?, changes.upto, changes.more).into_py_any(py)
-        }))
+    ) -> PyResult<StreamReader> {
+        pattern(py, filter)?;
+        Ok(StreamReader::new(self, options, |reads| ReaderKind::Watch(Watch::of(reads, bucket, filter, after))))
     }
 
     /// The one stream that takes such subjects, for the handler of a title.
@@ -442,9 +427,10 @@ impl StreamHome {
         id: Option<String>,
         priority: String,
         caller: String,
+        trace: BTreeMap<String, String>,
     ) -> Pending {
         let arguments = arguments.to_vec();
-        let new = NewCommand { service, command, arguments, key, id, priority, caller };
+        let new = NewCommand { service, command, arguments, key, id, priority, caller, trace };
         self.command("start", |store| async move { store.start(new).await }, |py, id| id.into_py_any(py))
     }
 

@@ -14,14 +14,6 @@ use crate::interpreter::attach::attach;
 use crate::interpreter::once::Once;
 use crate::pending::Pending;
 
-/// The exception of an error that came as its kind and message.
-#[pyfunction]
-pub fn home_error(py: Python<'_>, kind: &str, message: &str) -> Py<PyAny> {
-    let known = HomeErrorKind::ALL.into_iter().find(|known| known.name() == kind);
-    let failure = HomeError::new(known.unwrap_or(HomeErrorKind::Invalid), message);
-    raise(py, &failure).into_value(py).into_any()
-}
-
 pub(super) fn pending<T: Send + 'static>(
     what: &'static str,
     answer: impl Future<Output = HomeResult<T>> + Send + 'static,
@@ -64,10 +56,6 @@ pub(super) fn raise(py: Python<'_>, failure: &HomeError) -> PyErr {
     }
 }
 
-pub(super) fn refusal(py: Python<'_>, failure: &HomeError) -> PyResult<Py<PyAny>> {
-    (failure.kind().name(), failure.message()).into_py_any(py)
-}
-
 pub(super) fn each<T>(
     py: Python<'_>,
     values: Vec<T>,
@@ -95,16 +83,15 @@ pub(super) fn ack(py: Python<'_>, ack: Ack, schedule_id: Option<&str>) -> PyResu
     Ok(class.call1((ack.sequence, ack.durability.name(), ack.duplicate, schedule_id))?.unbind())
 }
 
-pub(super) fn event(py: Python<'_>, event: &Event, delivery: u32, ticket: u64) -> PyResult<Py<PyAny>> {
+pub(super) fn event(py: Python<'_>, event: &Event, delivery: u32) -> PyResult<Py<PyAny>> {
     let payload = PyBytes::new(py, &event.payload);
     let Event { subject, key, id, headers, sequence, time_us, .. } = event;
-    let fields =
-        (subject.as_str(), payload, key.as_deref(), id.as_deref(), headers, *sequence, *time_us, delivery, ticket);
+    let fields = (subject.as_str(), payload, key.as_deref(), id.as_deref(), headers, *sequence, *time_us, delivery);
     Ok(fields.into_pyobject(py)?.cast_into::<PyTuple>()?.into_any().unbind())
 }
 
 pub(super) fn dead_letter(py: Python<'_>, letter: DeadLetter) -> PyResult<Py<PyAny>> {
-    let found = letter.event.map(|found| event(py, &found, letter.deliveries, 0)).transpose()?;
+    let found = letter.event.map(|found| event(py, &found, letter.deliveries)).transpose()?;
     let Fault { error, traceback } = letter.fault;
     (found, letter.sequence, letter.deliveries, letter.dead_at_us, letter.reason, error, traceback).into_py_any(py)
 }

@@ -33,19 +33,6 @@ def test_a_smoke_run_has_every_contender_with_percentiles_and_bars(tmp_path: Pat
             assert case["ratio_to_bar"] == pytest.approx(expected)
 
 
-def test_a_smoke_run_of_pools_draws_the_scaling(tmp_path: Path) -> None:
-    ran = bench("agents", "--smoke", "--only", "W1,W3", "--json", "--out", str(tmp_path))
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    report = json.loads(ran.stdout)
-    ours = next(one for one in report["scaling"] if one["contender"] == "tidewire")
-    assert set(ours["rates"]) == {"1", "2", "3"}
-    assert ours["rate_of_3_to_2"] == pytest.approx(ours["rates"]["3"] / ours["rates"]["2"])
-    picture = (tmp_path / "bench-agents-pool.svg").read_text()
-    for words in ("tidewire, 3 workers", "ProcessPoolExecutor, 1 workers", "tasks of 20 us", "no pool"):
-        assert words in picture, words
-    assert "1 ms" not in picture
-
-
 def test_a_run_of_ours_that_fails_is_an_exit_code(tmp_path: Path) -> None:
     ran = bench("agents", "--smoke", "--only", "G1", "--json", "--out", str(tmp_path), TIDEWIRE_SPIN_US="-1")
     assert ran.returncode == 1

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import tidewire as tw
@@ -22,7 +22,12 @@ from http_support import PATIENCE, Site, site, until
 pytest.importorskip("mcp", reason="the official client of MCP is not installed")
 
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
-from mcp.types import ToolListChangedNotification
+from mcp.types import (
+    PromptListChangedNotification,
+    PromptReference,
+    ResourceUpdatedNotification,
+    ToolListChangedNotification,
+)
 
 reported = threading.Event()
 
@@ -32,6 +37,35 @@ async def run() -> AsyncIterator[Any]:
     yield "half"
     assert await asyncio.to_thread(reported.wait, PATIENCE), "nobody was told of the first step"
     yield {"left": 0}
+
+
+class Reviews(tw.Service, visibility="public"):
+    """Has prompts."""
+
+    @tw.method(prompt=True)
+    async def review(self, code: str, strict: bool = False, kind: Literal["fast", "full"] = "full") -> list[Any]:
+        """Ask for a review.
+
+        Args:
+            code: Its text.
+        """
+        return [code, {"role": "assistant", "content": f"strict: {strict}"}]
+
+    @tw.method(prompt=True)
+    def show(self) -> Any:
+        """Show a picture and a file."""
+        file = {"type": "resource", "resource": {"uri": "file:///a", "mimeType": "text/plain", "text": "A"}}
+        return [PICTURE, {"role": "user", "content": file}]
+
+    @tw.method(prompt=True)
+    async def number(self) -> int:
+        """Return no message."""
+        return 5
+
+
+def two() -> list[Any]:
+    """Return a text and a picture."""
+    return ["A", PICTURE]
 
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(8)
@@ -48,7 +82,8 @@ def place() -> Iterator[Site]:
         made.node.serve({"run": run}, name="steps", visibility="public")
         made.node.serve({"b-c": lambda: 1}, name="a", visibility="public")
         made.node.serve({"c": lambda: 2}, name="a-b", visibility="public")
-        made.node.serve({"dot": lambda: PICTURE}, name="pictures", visibility="public")
+        made.node.serve({"dot": lambda: PICTURE, "two": two}, name="pictures", visibility="public")
+        made.node.serve(Reviews(), name="reviews")
         yield made
 
 
@@ -68,6 +103,8 @@ async def try_tools(client: Any, place: Site) -> None:
     assert "shop: Sells things." in client.instructions
     (picture,) = (await client.call_tool("pictures-dot", {})).content
     assert (picture.type, picture.mime_type, base64.b64decode(picture.data)) == ("image", "image/png", PICTURE)
+    both = await client.call_tool("pictures-two", {})
+    assert ([part.type for part in both.content], both.structured_content["result"][0]) == (["text", "image"], "A")
     done = await client.call_tool("shop-price", {"order": {"symbol": "X", "qty": 3}})
     assert (text(done), done.structured_content, done.is_error) == ("7.5", {"result": 7.5}, False)
     both = [await client.call_tool(name, {}) for name in sorted(listed) if name.startswith("a-")]
@@ -99,6 +136,27 @@ async def try_tools(client: Any, place: Site) -> None:
     assert json.loads(text(wrong))["code"] == "invalid_argument"
 
 
+async def try_prompts(client: Any) -> None:
+    listed = {prompt.name: prompt for prompt in (await client.list_prompts()).prompts}
+    assert listed.keys() == {"reviews-review", "reviews-show", "reviews-number"}
+    assert not [tool.name for tool in (await client.list_tools()).tools if tool.name in listed]
+    review = listed["reviews-review"]
+    assert (review.description, [(one.name, one.required, one.description) for one in review.arguments]) == (
+        "Ask for a review.",
+        [("code", True, "Its text."), ("strict", False, None), ("kind", False, None)],
+    )
+    argument = {"name": "kind", "value": "fu"}
+    ref = PromptReference(type="ref/prompt", name="reviews-review")
+    assert (await client.complete(ref, argument)).completion.values == ["full"]
+    told = (await client.get_prompt("reviews-review", {"code": "5", "strict": "true"})).messages
+    assert [(one.role, one.content.text) for one in told] == [("user", "5"), ("assistant", "strict: True")]
+    picture, file = (one.content for one in (await client.get_prompt("reviews-show")).messages)
+    assert (picture.mime_type, base64.b64decode(picture.data), file.resource.text) == ("image/png", PICTURE, "A")
+    for name, what in (("none", "no prompt"), ("review", "code"), ("number", "is no message")):
+        with pytest.raises(MCPError, match=what):
+            await client.get_prompt(f"reviews-{name}")
+
+
 @pytest.mark.parametrize(("mode", "version"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
 @pytest.mark.parametrize("way", ["http", "stdio"])
 def test_tools_for_the_official_client(place: Site, way: str, mode: str, version: str) -> None:
@@ -106,7 +164,7 @@ def test_tools_for_the_official_client(place: Site, way: str, mode: str, version
         notes: asyncio.Queue[Any] = asyncio.Queue(100)
 
         async def note(message: Any) -> None:
-            if isinstance(message, ToolListChangedNotification):
+            if isinstance(message, ToolListChangedNotification | PromptListChangedNotification):
                 notes.put_nowait(message)
 
         command = StdioServerParameters(command=sys.executable, args=["-m", "tidewire", "mcp", place.url])
@@ -114,6 +172,7 @@ def test_tools_for_the_official_client(place: Site, way: str, mode: str, version
         async with Client(server, mode=mode, message_handler=note) as client:
             assert client.protocol_version == version
             await try_tools(client, place)
+            await try_prompts(client)
             await try_cancel(client, place)
             await try_changes(client, place, notes)
 
@@ -123,7 +182,9 @@ def test_tools_for_the_official_client(place: Site, way: str, mode: str, version
 async def try_changes(client: Any, place: Site, notes: asyncio.Queue[Any]) -> None:
     async with AsyncExitStack() as stack:
         if client.protocol_version == "2026-07-28":
-            heard = (await stack.enter_async_context(client.listen(tools_list_changed=True))).__anext__
+            heard = (
+                await stack.enter_async_context(client.listen(tools_list_changed=True, prompts_list_changed=True))
+            ).__anext__
         else:
             await asyncio.to_thread(until, lambda: place.statistics()["streams"], "no stream is open")
             heard = notes.get
@@ -138,6 +199,10 @@ async def try_changes(client: Any, place: Site, notes: asyncio.Queue[Any]) -> No
             await asyncio.to_thread(served.sync.stop)
         await heard()
         assert "late-new" not in {tool.name for tool in (await client.list_tools()).tools}
+        more = await asyncio.to_thread(place.node.serve, Reviews(), name="more")
+        assert "Prompt" in type(await heard()).__name__
+        await asyncio.to_thread(more.sync.stop)
+        await heard()
 
 
 async def try_cancel(client: Any, place: Site) -> None:
@@ -203,19 +268,20 @@ def test_messages_that_are_none_are_told_so(place: Site) -> None:
     assert newer.value["error"]["code"] == -32_600
     assert said(b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}') == -32_600
     assert said(b'{"jsonrpc": "2.0", "id": {}, "method": "ping"}') == -32_600
-    assert said(b'{"jsonrpc": "2.0", "id": 1, "method": "prompts/list"}') == -32_601
+    assert said(b'{"jsonrpc": "2.0", "id": 1, "method": "logging/setLevel"}') == -32_601
     assert said(b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call"}') == -32_602
     twice = b'{"name": "shop-echo", "arguments": {"a": 1, "a": 2}}'
     assert said(b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": %b}' % twice) == -32_602
     note = place.ask("POST", "/mcp", {"jsonrpc": "2.0", "method": "notifications/initialized"})
     assert (note.status, note.body) == (202, b"")
-    assert place.ask("GET", "/mcp").status == 405
+    assert place.ask("GET", "/mcp").status == 406
     assert place.ask("GET", "/mcp", accept="text/event-stream", mcp_protocol_version="2026-07-28").status == 405
     unknown = place.ask("POST", "/mcp", ping, mcp_protocol_version="1999-01-01")
     assert (unknown.status, unknown.value["error"]["code"], unknown.value["id"]) == (400, -32_022, 1)
     assert place.ask("POST", "/mcp", {}, origin="https://evil.example").problem == (403, "unauthorized")
 
 
+@pytest.mark.filterwarnings("ignore:resources/.*subscribe is removed")
 def test_tools_and_resources_are_those_of_the_token(tmp_path: Path) -> None:
     async def read_all(url: str) -> None:
         command = ["-m", "tidewire", "mcp", url, "--token", "ann-secret"]
@@ -226,7 +292,9 @@ def test_tools_and_resources_are_those_of_the_token(tmp_path: Path) -> None:
                 return json.loads(content.text)
 
             listed = (await client.list_resources()).resources
-            assert [str(one.uri) for one in listed] == ["tidewire://kv/limits", "tidewire://streams/orders"]
+            assert [str(one.uri) for one in listed] == [
+                f"tidewire://{path}" for path in ("kv/dots", "kv/limits", "streams/orders")
+            ]
             assert len((await client.list_resource_templates()).resource_templates) == 4
             newest = await read("streams/orders")
             assert [event["sequence"] for event in newest] == list(range(51, 151))
@@ -234,9 +302,37 @@ def test_tools_and_resources_are_those_of_the_token(tmp_path: Path) -> None:
             assert (newest[-1]["subject"], newest[-1]["payload"]) == ("orders.new", {"id": 149})
             assert await read("kv/limits") == ["eu.most"]
             assert await read("kv/limits/eu.most") == {"value": 5, "revision": 1}
+            (dot,) = (await client.read_resource("tidewire://kv/dots/red")).contents
+            assert (dot.mime_type, base64.b64decode(dot.blob)) == ("image/png", PICTURE)
             for path in ("streams/orders/151", "streams/orders/x", "streams/none", "kv/limits/us", "kv/../limits", ""):
                 with pytest.raises(MCPError, match="uri: "):
                     await read(path)
+
+    async def watch(url: str, mode: str) -> None:
+        notes: asyncio.Queue[Any] = asyncio.Queue(10)
+
+        async def note(message: Any) -> None:
+            if isinstance(message, ResourceUpdatedNotification):
+                notes.put_nowait(message.params)
+
+        command = StdioServerParameters(
+            command=sys.executable, args=["-m", "tidewire", "mcp", url, "--token", "ann-secret"]
+        )
+        async with Client(stdio_client(command), mode=mode, message_handler=note) as client, AsyncExitStack() as stack:
+            heard, uris = notes.get, ["tidewire://streams/orders", "tidewire://streams/none"]
+            if mode == "auto":
+                listen = client.listen(resource_subscriptions=uris)
+                heard = (await stack.enter_async_context(listen)).__anext__
+            else:
+                await client.subscribe_resource(uris[0])
+                for wrong in (uris[1], "tidewire://kv/limits"):
+                    with pytest.raises(MCPError, match="uri: "):
+                        await client.subscribe_resource(wrong)
+            for number in range(2):
+                await asyncio.to_thread(orders.publish, "orders.new", {"id": number})
+                assert str((await heard()).uri) == uris[0]
+            if mode == "legacy":
+                await client.unsubscribe_resource(uris[0])
 
     with site(tokens=TOKENS, data=tmp_path) as guarded:
 
@@ -249,7 +345,10 @@ def test_tools_and_resources_are_those_of_the_token(tmp_path: Path) -> None:
         orders, bob = guarded.node.sync.stream("orders", subjects=["orders.>"]), "Bearer bob-secret"
         orders.publish_all(("orders.new", {"id": number}) for number in range(150))
         guarded.node.sync.kv("limits").put("eu.most", 5)
+        guarded.node.sync.kv("dots").put("red", PICTURE)
         asyncio.run(asyncio.wait_for(read_all(guarded.url), PATIENCE))
+        for mode in ("auto", "legacy"):
+            asyncio.run(asyncio.wait_for(watch(guarded.url, mode), PATIENCE))
         assert said("tools/list").problem == (401, "unauthorized")
         tools = said("tools/list", authorization=bob).value["result"]["tools"]
         assert [tool["name"] for tool in tools] == ["shop-price"]

@@ -84,7 +84,7 @@ def test_the_services_are_described(place: Site) -> None:
     assert {"$ref": "#/components/schemas/Bytes"} in digest["anyOf"][0]["properties"]["data"]["anyOf"]
     # Every reference leads somewhere, and each type has one component.
     text = json.dumps(told)
-    assert {*told["components"]["schemas"]} == {"Problem", "Fault", "Bytes", "Order"}
+    assert {*told["components"]["schemas"]} == {"Problem", "Fault", "Bytes", "Order", "Command", "CommandReport"}
     assert '"items": false' not in text
     assert '"prefixItems": []' not in text
     assert '"type": "array"}' not in text

@@ -67,10 +67,16 @@ class Orders(tw.Service):
         self.node.publish("news.order", item)
         return count
 
+    @tw.command
+    async def bill(self, item: str) -> str | None:
+        return tw.context().headers.get("traceparent")
+
     @tw.on("orders.>", durable="ship")
     async def ship(self, item: str, event: tw.Event) -> None:
         seen["event"] = event.headers.get("traceparent")
         await self.node.client("stock").take(item)
+        bill = await self.node.client("orders").bill.start(item)
+        seen["bill"] = await bill.result()
         self.shipped.set()
 
     @tw.on("news.>")
@@ -113,11 +119,13 @@ def test_a_request_over_http_and_all_that_it_leads_to_are_one_tree_of_spans() ->
     tree = [("f067aa0ba902b7", order), *calls, *((order, client) for client, _ in calls)]
     tree += [(f"producer {one}", f"consumer {other}") for one, other in sent]
     tree += [(order, f"producer {one}") for one, _ in sent]
+    bill = ("producer publish orders/bill", "consumer process orders/bill")
+    tree += [bill, ("consumer process orders.new", bill[0])]
     tree += [("consumer process orders.new", "client stock/take"), ("client stock/take", take)]
     found = _run(_SPANS + _SHOP)
     assert found["tree"] == sorted([*pair] for pair in tree)
     assert found["errors"] == dict.fromkeys(calls[0], "KeyError")
-    assert found["links"] == [True, True]
+    assert found["links"] == [True, True, True]
     assert found["traces"] == [_PARENT.split("-")[1]]
 
 
@@ -125,4 +133,4 @@ def test_a_request_over_http_and_all_that_it_leads_to_are_one_tree_of_spans() ->
 def test_the_trace_context_travels_without_opentelemetry_and_nothing_of_it_is_imported() -> None:
     modules = "[name for name in sys.modules if name.startswith('opentelemetry')]"
     found = _run(_SHOP + f"\ndef report():\n    return {{**seen, 'modules': {modules}}}\n")
-    assert found == {"take": _PARENT, "event": _PARENT, "news": _PARENT, "modules": []}
+    assert found == {"take": _PARENT, "event": _PARENT, "bill": _PARENT, "news": _PARENT, "modules": []}

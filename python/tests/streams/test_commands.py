@@ -90,6 +90,7 @@ async def stage(node: tw.Node, run: tw.CommandRun[Any], wanted: str) -> tw.Comma
 
 
 @pytest.mark.promise("P17.77")
+@pytest.mark.promise("P17.131")
 @every_home
 @story
 async def test_a_command_reports_its_progress_and_its_id_gives_its_result(kind: str, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ async def test_bad_input_is_refused_with_what_to_do(kind: str, tmp_path: Path) -
                 await out.publish("orders.a", 3)
                 await out.publish("orders.a", 4, id="four")
         assert len(failed.value.failures) == 1
-        consumer = await orders.consumer("c", start="all")
+        consumer = await orders.consumer("c", start="all", max_in_flight=1)
         event = await consumer.next()
         assert event is not None
         await event.ack(wait=True)

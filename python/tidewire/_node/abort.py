@@ -37,7 +37,7 @@ async def abort(node: Node) -> None:
 async def _abort(node: Node) -> None:
     limit = limit_s(node)
     until = monotonic() + limit
-    consumers = node._end_consumers()
+    readers = node._end_readers()
     pending = _begin(node, until)
     if pending is None:
         return
@@ -45,8 +45,8 @@ async def _abort(node: Node) -> None:
     stopping = [asyncio.ensure_future(pool.stop(False, _left(until))) for pool in node._live_pools()]
     with idle.log_waiting(node, until, "what can't be cancelled", _TELL_AFTER_S):
         ledgers: list[Ledger] = [await pending, *[await one for one in stopping]]
-        for work in [*consumers, *node._end_handlers()] if limit else []:
-            await work.within(_left(until))
+        if limit:
+            await steps.awaited(node._stored(readers, until))
         if node._connection is not None:
             await steps.awaited(node._connection.draining(until))
     node._end_stop(ledgers)
@@ -56,15 +56,15 @@ def abort_blocking(node: Node) -> None:
     """As ``abort``, and block this thread."""
     limit = limit_s(node)
     until = monotonic() + limit
-    consumers = node._end_consumers()
+    readers = node._end_readers()
     pending = _begin(node, until)
     if pending is None:
         return
     with idle.log_waiting(node, until, "what can't be cancelled", _TELL_AFTER_S):
         pools = [pool._stop_blocking(False, _left(until)) for pool in node._live_pools()]
         ledgers = [pending.wait(), *pools]
-        for work in [*consumers, *node._end_handlers()] if limit else []:
-            work.within(_left(until)).wait()
+        if limit:
+            steps.blocking(node._stored(readers, until))
         if node._connection is not None:
             steps.blocking(node._connection.draining(until))
     node._end_stop(ledgers)

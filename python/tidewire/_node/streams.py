@@ -7,17 +7,20 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidewire._log import log
 from tidewire._node.services import Services
+from tidewire._trace_context import of_message
 from tidewire._urls import is_nats
-from tidewire.errors import HomeError, InvalidArgument, NotFound, SettingsDiffer, Unauthorized
+from tidewire.errors import HomeError, InvalidArgument, NotFound, SettingsDiffer, TidewireError, Unauthorized
 
 if TYPE_CHECKING:
     import asyncio
 
-    from tidewire._binding import HomeServer, Link, StreamHome
+    from tidewire._binding import HomeServer, Link, StreamHome, StreamReader
+    from tidewire._runtime.steps import Steps
     from tidewire.agents.inbox_store import DeadMessage, DurableInfo, InboxStore, PastMessage
     from tidewire.links.connection_ends import ConnectionEnds
     from tidewire.streams.bucket import Bucket
@@ -25,8 +28,13 @@ if TYPE_CHECKING:
     from tidewire.streams.command_run import CommandRun
     from tidewire.streams.home import Home
     from tidewire.streams.lease import Lease
-    from tidewire.streams.open_consumers import LoopWork, OpenConsumers
+    from tidewire.streams.pages import OpenReaders
     from tidewire.streams.stream import Stream, StreamInfo
+
+_LONGEST_S = 3.0
+"""How long the end of a node waits for a storage backend that does not answer."""
+_GRACE_S = 1.0
+"""How long it waits if the time of the end is over."""
 
 
 class Streams(Services):
@@ -39,7 +47,7 @@ class Streams(Services):
     _opening: asyncio.Task[None] | None
     _commands: Home | None
     _inboxes: InboxStore | None
-    _open_consumers: OpenConsumers | None
+    _open_readers: OpenReaders | None
     _joins: bool
     _not_captured: dict[str, Sequence[str]]
 
@@ -282,7 +290,8 @@ class Streams(Services):
             if not isinstance(value, str) and not (value is None and name in ("key", "id")):
                 raise InvalidArgument(f"{service}.{command}: {name}: {short(value)} is not allowed: give a string")
         home, arguments = self._command_home(), encode([list(args), kwargs])
-        started = await home.call("command_start", service, command, arguments, key, id, priority, self.name)
+        trace = of_message(f"{service}/{command}", None) or {}
+        started = await home.call("command_start", service, command, arguments, key, id, priority, self.name, trace)
         return CommandRun(self._whole, home, started, convert)
 
     async def commands(
@@ -361,12 +370,12 @@ class Streams(Services):
         from tidewire.streams.home import Home
 
         self._check()
-        if self._open_consumers is None:
-            from tidewire.streams.open_consumers import OpenConsumers
+        if self._open_readers is None:
+            from tidewire.streams.pages import OpenReaders
 
-            self._open_consumers = OpenConsumers()
+            self._open_readers = OpenReaders()
         if self._data is not None:
-            return Home(self._whole, self._folder, self._connected, is_here=not is_nats(self._data))
+            return Home(self._whole, self._folder, self._connected)
         if not self._joins:
             raise InvalidArgument(
                 'data: this node has no place for streams: give tw.Node(data="folder"), or the URL of a hub with one'
@@ -460,25 +469,32 @@ class Streams(Services):
             log.warning("home.refused", "%(node)s: %(error)s", node=self.name, error=refused)
             return None
 
-    def _end_consumers(self) -> list[LoopWork]:
-        """Begin to end the consumers, and return what to wait for before the storage backend is
+    def _end_readers(self) -> list[StreamReader]:
+        """End the readers, and return those with settlements to store before the storage backend is
         closed.
         """
         # In the child of a fork they are the parent's.
-        if self._open_consumers is None or self._engine.is_past:
+        if self._open_readers is None or self._engine.is_past:
             return []
-        return self._open_consumers.end()
+        return self._open_readers.end()
 
-    def _end_handlers(self) -> list[LoopWork]:
-        """Return what to wait for until interrupted handlers have given their events back."""
-        loop = self._loop
-        if loop is None or not self._waits_for or self._engine.is_past:
-            return []
+    def _stored(self, readers: list[StreamReader], until: float | None) -> Steps[None]:
+        """Wait until readers and interrupted handlers have given their events back: 3 seconds at
+        most, or one if less is left. An event that could not be given back comes again after its
+        ack wait.
+        """
+        last = monotonic() + _LONGEST_S
+        last = last if until is None else min(last, max(until, monotonic() + _GRACE_S))
+        for reader in readers:
+            with contextlib.suppress(TidewireError):
+                yield reader.flush(max(0.0, last - monotonic()))
+        if self._loop is None or not self._waits_for or self._engine.is_past or not self._loop.is_running():
+            return
         from tidewire.services.instances.durable_handlers import DurableHandlers
-        from tidewire.streams.open_consumers import LoopWork
 
-        handlers = [one for one in self._waits_for if isinstance(one, DurableHandlers) and not one.is_idle()]
-        return [LoopWork(loop, one.ended()) for one in handlers]
+        for one in self._waits_for:
+            if isinstance(one, DurableHandlers) and not one.is_idle():
+                yield from one.over(last)
 
     def _close_folder(self) -> None:
         with self._folder_lock:

@@ -1,5 +1,5 @@
-"""``tidewire mcp``: the tools of a gateway for programs that speak the Model Context Protocol over
-stdin and stdout.
+"""``tidewire mcp``: the tools and prompts of a gateway for programs that speak the Model Context
+Protocol over stdin and stdout.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CANCELLED = "notifications/cancelled"
 _INITIALIZED = "notifications/initialized"
 _VERSION = "MCP-Protocol-Version"
 _SESSION = "Mcp-Session-Id"
-_CHANGED = '{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}'
+_CHANGED = [f'{{"jsonrpc": "2.0", "method": "notifications/{name}/list_changed"}}' for name in ("tools", "prompts")]
 # Requests under way at once; the next one waits.
 _REQUESTS_MAX = 64
 _LAST_S = 1.0  # For what is under way when stdin ends.
@@ -155,8 +155,8 @@ class Relay:
                 if not _is_stream(answer):
                     return
                 pause_s = _AGAIN_S
-                if was_lost:
-                    self._write(_CHANGED)
+                for changed in _CHANGED if was_lost else ():
+                    self._write(changed)
                 self._events(answer)
             was_lost = True
             time.sleep(pause_s)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tidewire.services.contract.info import MethodInfo, ServiceInfo
+from tidewire.services.contract.info import MethodInfo, ServiceCommand, ServiceInfo
 
 Schema = Mapping[str, Any]
 
@@ -62,7 +62,7 @@ class _Module:
         # The name of a type by the text of its schema: two services may mean different things by
         # one name.
         self._names: dict[str, str] = {}
-        self._taken: set[str] = {"Services", "Date", "Map", "Record", "Set", *_CLASSES}
+        self._taken: set[str] = {"Command", "Services", "Date", "Map", "Record", "Set", *_CLASSES}
 
     def text(self, services: list[ServiceInfo]) -> str:
         names = {info.name: self._free(_pascal(info.name)) for info in services}
@@ -76,6 +76,7 @@ class _Module:
 
     def _service(self, info: ServiceInfo, name: str) -> str:
         methods = "".join(self._method(method) for method in info.methods)
+        methods += "".join(self._command(command) for command in info.commands)
         parameters = "".join(self._parameters(method) for method in info.methods)
         if parameters:
             methods += f"\t/** Parameters by name, for `named(...)`. */\n\t$parameters?: {{\n{parameters}\t}};\n"
@@ -87,7 +88,7 @@ class _Module:
             return ""
         return f"\t\t{_key(method.name)}: {' '.join(['{', *members, '}'])};\n"
 
-    def _named_arguments(self, method: MethodInfo, only: str = "") -> list[str]:
+    def _named_arguments(self, method: MethodInfo | ServiceCommand, only: str = "") -> list[str]:
         """Return the members of an object of arguments by name, or those of one kind only."""
         defined = method.parameters.get("$defs", {})
         required = set(method.parameters.get("required", ()))
@@ -110,7 +111,13 @@ class _Module:
         comment = _comment(f"{method.description}{notes}".strip(), "\t")
         return f"{comment}\t{_key(method.name)}({self._takes(method)}): {result};\n"
 
-    def _takes(self, method: MethodInfo) -> str:
+    def _command(self, command: ServiceCommand) -> str:
+        self._imports.add("Command")
+        takes, result = self._takes(command), self._of(command.result, command.result.get("$defs", {}))
+        whole = takes.removeprefix("...args: ") if takes.startswith("...args: ") else f"[{takes}]"
+        return f"{_comment(command.description, chr(9))}\t{_key(command.name)}: Command<{whole}, {result}>;\n"
+
+    def _takes(self, method: MethodInfo | ServiceCommand) -> str:
         """Return the text between the parentheses of a method."""
         defined = method.parameters.get("$defs", {})
         required = set(method.parameters.get("required", ()))

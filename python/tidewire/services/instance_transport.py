@@ -11,9 +11,8 @@ from collections.abc import Generator, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidewire._trace_context import fields_of, trace_of
+from tidewire._trace_context import fields_of, running, trace_of
 from tidewire.errors import ActorStopped, AskTimeout
-from tidewire.services.instances import context
 
 if TYPE_CHECKING:
     from tidewire._binding import Route
@@ -235,4 +234,4 @@ def nested_deadline(title: str, timeout_s: float | None, parent: AnyRunning | No
 
 def current() -> AnyRunning | None:
     """Return the call in whose handler this code runs."""
-    return context.running.get()
+    return running.get()

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire._trace_context import of_message
 from tidewire.errors import InvalidArgument, PublishFailed
-from tidewire.streams.home import refused
 from tidewire.streams.publisher import Ack, Message, message_of
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class Batch:
         if kind is not None or not self._messages:
             return
         results = await self._home.call("publish_batch", self._name, self._messages)
-        failures = [(number, wrong) for number, result in enumerate(results) if (wrong := refused(result)) is not None]
+        failures = [(number, wrong) for number, wrong in enumerate(results) if isinstance(wrong, BaseException)]
         if failures:
             named = [f"message {number}: {type(wrong).__name__}: {wrong}" for number, wrong in failures]
             text = f"stream {self._name!r}: nothing of the batch was stored: {named[0]}"

@@ -61,8 +61,8 @@ class SyncConsumer(Blocking[Consumer]):
 
     def next(self, timeout: float | None = None) -> Event | None:
         """Wait for the next event; None after ``timeout`` seconds."""
-        if self._of._ready and self._of._broken is None:
-            return self._of._ready.popleft()
+        if (taken := self._of._core.take()) is not None:
+            return self._of._make(*taken)
         return run(self._node, self._of.next(timeout))
 
     def __iter__(self) -> Iterator[Event]:

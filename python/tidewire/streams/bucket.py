@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidewire.errors import InvalidArgument
 from tidewire.streams.home import span_us
-from tidewire.streams.outage import Outage
 from tidewire.streams.pages import Pages
 from tidewire.streams.value_type import value_type
 from tidewire.values import decode, encode
@@ -182,16 +180,9 @@ class Bucket:
             type: The type of ``entry.value``, as for ``get``.
             raise_on_outage: True to raise HomeUnavailable during an outage instead.
         """
-        position, kind = after, self._type(type)
-        outage = None if raise_on_outage else Outage(self._home, f"watch of bucket {self.name!r}")
-
-        async def page() -> Iterable[Entry]:
-            nonlocal position
-            wait_us = self._home.wait_us if outage is None else outage.wait_us
-            raw, position, _ = await self._home.call("watch", self.name, filter, position, 1_000, wait_us)
-            return [Entry(one, kind) for one in raw]
-
-        return Pages(page, outage)
+        kind, title = self._type(type), f"watch of bucket {self.name!r}"
+        core = self._home.begun().watch(self._home.reads(title, raise_on_outage), self.name, filter, after)
+        return Pages(self._home, core, lambda raw, _: Entry(raw, kind))
 
     def _type(self, kind: Any) -> ValueType | None:
         return value_type(f"bucket {self.name!r}: revision", kind)

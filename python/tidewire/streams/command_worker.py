@@ -59,7 +59,6 @@ class CommandWorker(StreamWorker):
         """Make the queue, if it is not there, and begin."""
         mark, host = self.mark, self._host
         exclusive = mark.exclusive is not None
-        wait_s = self._home.wait_us / 1_000_000
         options = (
             host.info.name,
             self._bound.name,
@@ -69,7 +68,6 @@ class CommandWorker(StreamWorker):
             exclusive,
             mark.concurrency,
             mark.keep,
-            wait_s,
         )
         engine, name = host.node._engine, host.node.name
         self._core = await self._home.call(
@@ -85,7 +83,7 @@ class CommandWorker(StreamWorker):
 
     async def _run(self, attempt: CommandAttempt) -> None:
         loop = asyncio.get_running_loop()
-        request = Request(self._host.info.name, self._bound.name, (), {}, node=attempt.caller)
+        request = Request(self._host.info.name, self._bound.name, (), {}, headers=attempt.trace, node=attempt.caller)
         running = InboundCall(request, self._bound, self._host.instance)
         attempt.on_interrupt(functools.partial(loop.call_soon_threadsafe, running.cancel))
         attempt.finish(*await self._outcome(attempt, running))

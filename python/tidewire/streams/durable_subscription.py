@@ -86,7 +86,7 @@ class DurableSubscription(StreamWorker):
         name = consumer.name
         self._core = self._home.subscription(
             (stream, name),
-            (self.title, mark.concurrency, mark.max_in_flight, span_us("ack_wait", mark.ack_wait), self._home.wait_us),
+            (self.title, mark.concurrency, mark.max_in_flight, span_us("ack_wait", mark.ack_wait)),
             self._changed,
             lambda line: log.warning("consumer.notice", "%(line)s", line=line, stream=stream, consumer=name),
         )

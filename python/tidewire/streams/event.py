@@ -6,12 +6,11 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tidewire.errors import InvalidArgument, StaleDelivery
+from tidewire.errors import InvalidArgument
 from tidewire.values import decode, encode
 
 if TYPE_CHECKING:
     from tidewire._binding import EventDelivery
-    from tidewire.streams.consumer import Consumer
     from tidewire.streams.value_type import ValueType
 
 CONTENT = "content-type"
@@ -19,7 +18,7 @@ _VALUE = ("content-type", "tidewire")
 _JSON = ("content-type", "application/json")
 _PLAIN = [_VALUE]
 
-Raw = tuple[str, bytes, "str | None", "str | None", "list[tuple[str, str]]", int, int, int, int]
+Raw = tuple[str, bytes, "str | None", "str | None", "list[tuple[str, str]]", int, int, int]
 
 
 def content_of(value: Any, content: str, headers: dict[str, str] | None) -> tuple[bytes, list[tuple[str, str]]]:
@@ -65,12 +64,10 @@ class Event:
     """
 
     __slots__ = (
-        "_consumer",
+        "_delivery",
         "_headers",
         "_payload",
-        "_settled",
         "_shape",
-        "_ticket",
         "_time_us",
         "delivery",
         "id",
@@ -79,7 +76,7 @@ class Event:
         "subject",
     )
 
-    def __init__(self, raw: Raw, consumer: Consumer | EventDelivery | None, shape: ValueType | None = None) -> None:
+    def __init__(self, raw: Raw, delivery: EventDelivery | None, shape: ValueType | None = None) -> None:
         (
             self.subject,
             self._payload,
@@ -89,11 +86,9 @@ class Event:
             self.sequence,
             self._time_us,
             self.delivery,
-            self._ticket,
         ) = raw
-        self._consumer = consumer
+        self._delivery = delivery
         self._shape = shape
-        self._settled = False
 
     @property
     def value(self) -> Any:
@@ -130,7 +125,7 @@ class Event:
 
         Args:
             wait: If true, wait until the ack is on the disk, and raise the error of the storage
-                backend.
+                backend. A consumer that waits outages out waits here, too.
 
         Raises:
             StaleDelivery: if it was settled before; with ``wait`` also if it was given to another
@@ -163,35 +158,14 @@ class Event:
         Raises:
             StaleDelivery: if its time was over.
         """
-        consumer = self._open()
-        await consumer._settle_now((self.sequence, self._ticket, "working", None, "", None))
-
-    async def _release(self) -> None:
-        """Give it back: nobody has begun with it."""
-        await self._settle("release", None, "", None, False)
+        await self._settle("working", None, "", None, True)
 
     async def _settle(
         self, how: str, delay_us: int | None, reason: str, fault: tuple[str, str] | None, wait: bool
     ) -> None:
-        consumer = self._open()
-        self._settled = True
-        settled = (self.sequence, self._ticket, how, delay_us, reason, fault)
-        if not wait:
-            await consumer._settle_soon(settled)
-            return
-        try:
-            await consumer._settle_now(settled)
-        except BaseException:
-            # It may not have arrived: it can be settled again, and the storage backend knows.
-            self._settled = False
-            raise
-
-    def _open(self) -> Consumer | EventDelivery:
-        if self._consumer is None:
+        if self._delivery is None:
             raise InvalidArgument(f"event {self.sequence}: it was read, not delivered: only consumers settle events")
-        if self._settled:
-            raise StaleDelivery(f"event {self.sequence}: delivery {self.delivery} was settled before: settle it once")
-        return self._consumer
+        await self._delivery.settle((how, delay_us, reason, fault), wait)
 
     def __repr__(self) -> str:
         return f"<Event {self.sequence} {self.subject}>"

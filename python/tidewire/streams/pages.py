@@ -1,58 +1,131 @@
-"""Iterator over the pages of a replay or a watch; a cancelled read does not end the iterator."""
+"""Readers: the items of a consumer, a replay or a watch, one by one."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+import weakref
+from collections.abc import AsyncIterator, Callable
+from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from tidewire._log import log
+from tidewire.errors import NodeStopped, TidewireError
 
 if TYPE_CHECKING:
-    from tidewire.streams.outage import Outage
+    from tidewire._binding import EventDelivery, StreamReader
+    from tidewire.streams.home import Home
 
 _T = TypeVar("_T")
 
 
-class Pages(AsyncIterator[_T]):
-    """Items of a storage backend, fetched page by page: ``async for item in pages``.
+class OpenReaders:
+    """The readers of a node, which end with it: their waits end, and events that nobody has begun
+    go back.
 
-    A cancelled read, as by ``asyncio.wait_for(anext(pages), 1.0)``, takes nothing and ends
-    nothing: the next read continues at the same position. ``aclose`` and ``async with`` end it.
-
-    Args:
-        fetch: Fetches the next page; None is the end.
-        outage: Outlasts outages of the storage backend; None to raise their errors.
+    Attributes:
+        holding: Consumers with events that nobody has begun. They are kept until these events are
+            back, although the program may have released them.
     """
 
-    def __init__(self, fetch: Callable[[], Awaitable[Iterable[_T] | None]], outage: Outage | None = None) -> None:
-        # The position moves in `fetch`, after its last await: a cancelled fetch has not moved it.
-        self._fetch: Callable[[], Awaitable[Iterable[_T] | None]] | None = fetch
-        self._page: deque[_T] = deque()
-        self._outage = outage
+    def __init__(self) -> None:
+        self._all: weakref.WeakSet[Reader[Any]] = weakref.WeakSet()
+        self.holding: set[Reader[Any]] = set()
 
-    def __aiter__(self) -> Pages[_T]:
+    def add(self, reader: Reader[Any]) -> None:
+        """Note a reader."""
+        self._all.add(reader)
+
+    def end(self) -> list[StreamReader]:
+        """End all of them, and return those whose settlements are not stored yet."""
+        readers, self._all = list(self._all), weakref.WeakSet()
+        self.holding.clear()
+        return [reader._core for reader in readers if reader._core.end()]
+
+
+class Reader(AsyncIterator[_T]):
+    """Items that the node fetches. The node waits outages out.
+
+    Args:
+        home: The storage backend.
+        core: Fetches the items.
+        make: Makes an item of its fields, and of what settles it.
+    """
+
+    def __init__(self, home: Home, core: StreamReader, make: Callable[[Any, EventDelivery | None], _T]) -> None:
+        self._home, self._core, self._make = home, core, make
+        assert home.owner._open_readers is not None
+        self._readers = home.owner._open_readers
+        self._readers.add(self)
+
+    async def _next(self, timeout: float | None = None) -> _T | None:
+        """Wait for the next item. None: the timeout is over, or no more comes."""
+        until = None if timeout is None else monotonic() + timeout
+        while (taken := self._core.take()) is None:
+            try:
+                if not await self._core.wait(None if until is None else max(0.0, until - monotonic())):
+                    self._core.give_back()
+                    return None
+            except BaseException as error:
+                self._core.give_back()
+                if isinstance(error, TidewireError) and not isinstance(error, NodeStopped):
+                    self._home.owner._check()
+                raise
+        return self._make(*taken)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> _T:
-        while not self._page:
-            if self._fetch is None:
-                raise StopAsyncIteration
-            page = await (self._fetch() if self._outage is None else self._outage.outlast(self._fetch))
-            if page is None:
-                self._fetch = None
-            else:
-                self._page.extend(page)
-        return self._page.popleft()
+        taken = self._core.take()
+        item = await self._next() if taken is None else self._make(*taken)
+        if item is None:
+            raise StopAsyncIteration
+        return item
+
+
+class Pages(Reader[_T]):
+    """Items of a replay or a watch, fetched page by page: ``async for item in pages``.
+
+    A cancelled read, as by ``asyncio.wait_for(anext(pages), 1.0)``, takes nothing and ends
+    nothing: the next read continues at the same position. ``aclose`` and ``async with`` end it.
+    """
+
+    _is_closed = False
+
+    async def __anext__(self) -> _T:
+        if self._is_closed:
+            raise StopAsyncIteration
+        return await super().__anext__()
 
     async def aclose(self) -> None:
         """End the iterator; items that were fetched and not read are dropped."""
-        self._fetch = None
-        self._page.clear()
-
-    async def __aenter__(self) -> Pages[_T]:
-        return self
+        self._is_closed = True
+        self._core.give_back()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def outage_log(title: str) -> Callable[[str | None], None]:
+    """Return a function that logs an outage, from its error and from None at its end.
+
+    Args:
+        title: The consumer, watch or replay.
+    """
+    since = 0.0
+
+    def tell(error: str | None) -> None:
+        nonlocal since
+        if error is None:
+            text = "%(title)s goes on: its storage backend was away for %(seconds).1f s"
+            log.info("home.back", text, title=title, seconds=monotonic() - since)
+        else:
+            text, since = "%(title)s waits: its storage backend is away: %(error)s", monotonic()
+            log.warning("home.away", text, title=title, error=error)
+
+    return tell

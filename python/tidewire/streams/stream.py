@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +15,6 @@ from tidewire.streams.batch import Batch
 from tidewire.streams.consumer import Consumer
 from tidewire.streams.event import Event
 from tidewire.streams.home import span_us, time_of
-from tidewire.streams.outage import Outage
 from tidewire.streams.pages import Pages
 from tidewire.streams.publisher import Ack, Publisher, message_of
 from tidewire.streams.schedule import Schedule, when_of
@@ -300,7 +299,7 @@ class Stream:
         patterns = [filter] if isinstance(filter, str) else list(filter)
         delays = [span_us("backoff", delay) for delay in backoff]
         inactive_us = 3_600_000_000 if mode == "broadcast" else 0
-        raw = await self._home.call(
+        await self._home.call(
             "create_consumer",
             self.name,
             name,
@@ -313,7 +312,7 @@ class Stream:
             order == "key",
             inactive_us,
         )
-        return Consumer(self._home, self.name, raw["name"], max_in_flight, shape, raise_on_outage)
+        return Consumer(self._home, self.name, name, max_in_flight, shape, raise_on_outage)
 
     def read(
         self,
@@ -343,27 +342,10 @@ class Stream:
             DataCorrupt: at an event whose checksum is wrong.
         """
         patterns = [filter] if isinstance(filter, str) else list(filter)
-        position, shape = start_of(start), value_type(f"stream {self.name!r}: event", type)
-        outage = Outage(self._home, f"replay of stream {self.name!r}") if follow and not raise_on_outage else None
-        is_over = False
-
-        async def page() -> Iterable[Event] | None:
-            nonlocal position, is_over
-            if is_over:
-                return None
-            wait_us = self._home.wait_us if outage is None else outage.wait_us
-            if not follow or position[0] == "new":
-                # The first page of new events only tells the position, which has to survive an
-                # outage.
-                wait_us = 0
-            events, following, last = await self._home.call(
-                "read", self.name, position, stop, patterns, 1_000, 4 << 20, wait_us
-            )
-            position = ("sequence", following)
-            is_over = (stop is not None and following > stop) or (not follow and following > last)
-            return (Event(fields, None, shape) for fields in events)
-
-        return Pages(page, outage)
+        shape, title = value_type(f"stream {self.name!r}: event", type), f"replay of stream {self.name!r}"
+        reads = self._home.reads(title, raise_on_outage or not follow)
+        core = self._home.begun().read(reads, self.name, start_of(start), stop, patterns, follow)
+        return Pages(self._home, core, lambda fields, _: Event(fields, None, shape))
 
     async def info(self) -> StreamInfo:
         """Return what there is of it.

@@ -4,7 +4,7 @@ use super::ActorCell;
 use crate::ask_slot::AskEnd;
 use crate::cell::envelope::{Envelope, Meta};
 use crate::dead_letters::{DeadLetter, StoredMessage};
-use crate::error::{DeadReason, Fault};
+use crate::error::{DeadReason, Fault, is_passed_on};
 use std::any::Any;
 use std::sync::Arc;
 use tidewire_sync::Mutex;
@@ -65,9 +65,16 @@ impl<M: Send + 'static> ActorCell<M> {
     }
 
     pub(crate) fn bury_failed(&self, message: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault, error: &str) {
-        self.with_aside(|aside| aside.dead += 1);
-        self.record_taken(message, DeadReason::Failed, Some(error), detail_of(&fault, error));
-        if let Some(ask) = meta.and_then(|meta| meta.ask) {
+        let is_owed = self.with_aside(|aside| {
+            aside.dead += 1;
+            aside.owed.is_some()
+        });
+        let ask = meta.and_then(|meta| meta.ask);
+        // The letter of a passed on error is at the actor that raised the error.
+        if is_owed || ask.is_none() || !is_passed_on(&*fault) {
+            self.record_taken(message, DeadReason::Failed, Some(error), detail_of(&fault, error));
+        }
+        if let Some(ask) = ask {
             ask.settle(AskEnd::Failed(fault));
         }
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tidewire_engine::*;
 
 use crate::Ctx;
-use crate::support::{drain, engine, wait};
+use crate::asking::{Adder, Sum};
+use crate::support::{PATIENCE, drain, engine, wait};
 
 struct Fragile {
     seen: Vec<u8>,
@@ -56,6 +57,37 @@ fn a_failure_resumes_restarts_or_stops_as_the_policy_says() {
     assert_eq!(report.reason, StopReason::Failed("panic: zero".into()));
     let letter = engine.dead_letters().list().pop().unwrap();
     assert_eq!(letter.error.as_deref(), Some("panic: zero"));
+}
+
+/// Asks the next actor, and passes its error on.
+struct Relay(ActorRef<Sum>);
+
+impl Actor for Relay {
+    type Message = Sum;
+
+    fn receive(&mut self, message: Sum, _: &mut Ctx<'_, Sum>) -> Result<(), Fault> {
+        drop(message);
+        self.0.ask(Sum::Fail, PATIENCE).wait()?;
+        Ok(())
+    }
+}
+
+// Promises: P7.20.
+#[test]
+fn an_error_that_askers_pass_on_has_one_dead_letter() {
+    let engine = engine(2);
+    let source = engine.spawn(Adder::default()).unwrap();
+    let middle = engine.spawn(Relay(source.clone())).unwrap();
+    let outer = engine.spawn(Relay(middle.clone())).unwrap();
+    let failed = outer.ask(Sum::Get, PATIENCE).wait().unwrap_err();
+    assert!(failed.to_string().ends_with("no sum today"), "{failed}");
+    let of = |letters: Vec<DeadLetter>| letters.into_iter().map(|letter| letter.actor).collect::<Vec<_>>();
+    assert_eq!(of(engine.dead_letters().list()), [source.id()]);
+    outer.tell(Sum::Add(1)).unwrap();
+    let ledger = outer.stop(drain()).wait().unwrap().ledger;
+    assert_eq!((ledger.handled, ledger.dead_lettered), (0, 2));
+    let letters = of(engine.dead_letters().list());
+    assert_eq!(letters, [source.id(), source.id(), outer.id()], "nobody waits for what was told");
 }
 
 // Promises: P7.6, P7.13.

@@ -1,4 +1,4 @@
-//! Event streams of MCP: messages that a future sends, changes of the tools, and progress.
+//! Event streams of MCP: messages that a future sends, changes of lists and streams, and progress.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use tidewire_node::values::Value;
 use tidewire_node::{SubscribeOptions, Subscription};
 use tokio::sync::mpsc;
 
+use super::tools::Kind;
+use super::updates::{self, Updates};
 use super::{Fault, INTERNAL, NO_REQUEST, Request, message, tools};
 use crate::answer::Answer;
 use crate::catalog::CHANGES;
@@ -19,34 +21,55 @@ use crate::problem::Problem;
 use crate::shared::Shared;
 use crate::streams::{Source, begin};
 
+/// Lists with notifications, and the fields that ask for them.
+const LISTS: [(Kind, &str); 2] = [(Kind::Tool, "toolsListChanged"), (Kind::Prompt, "promptsListChanged")];
 const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// Notifies a client whenever its tools change: the stream of its session, or the answer of a
-/// `subscriptions/listen` with this id and these parameters. A second stream of a session ends the
-/// first.
+/// Notifies a client whenever its tools or prompts change, and of new events of streams: the stream
+/// of its session, or the answer of a `subscriptions/listen` with this id and these parameters. A
+/// second stream of a session ends the first.
 pub(super) async fn of_changes(request: Request, listens: Option<(Json, &Json)>) -> Result<Answer, Problem> {
-    let mut changes = ToolChanges::begin(&request).await?;
+    let wanted = |field: &str| listens.as_ref().is_none_or(|(_, params)| params["notifications"][field] == true);
+    let wanted: Vec<_> = LISTS.into_iter().filter(|(_, field)| wanted(field)).collect();
+    let mut changes = ListChanges::begin(&request, &wanted).await?;
+    let named = match &listens {
+        Some((_, params)) => updates::named(&request, &params["notifications"]["resourceSubscriptions"]).await,
+        None => Vec::new(),
+    };
     let mut ending = request.shared.ending.subscribe();
-    let is_wanted = listens.as_ref().is_none_or(|(_, params)| params["notifications"]["toolsListChanged"] == true);
     let id = listens.map(|(id, _)| id);
     request.shared.sessions.cancel(&request.caller.user, &request.headers, &Json::Null);
     answer(&Arc::clone(&request.shared), |out| async move {
         let meta = id.as_ref().map_or(json!({}), |id| json!({ META_SUBSCRIPTION: id }));
         if id.is_some() {
-            let granted = if is_wanted { json!({ "toolsListChanged": true }) } else { json!({}) };
+            let mut granted: Json = wanted.iter().map(|(_, field)| ((*field).to_owned(), Json::Bool(true))).collect();
+            if !named.is_empty() {
+                granted["resourceSubscriptions"] = named.iter().map(|(uri, _)| uri.as_str()).collect();
+            }
             let granted = json!({ "notifications": granted, "_meta": meta });
             let _ = out.send(notification("subscriptions/acknowledged", granted)).await;
         }
+        let mut updates = Updates::default();
+        let follow = async {
+            if id.is_some() {
+                updates.follow(&request, named, &out, &meta);
+                return std::future::pending().await;
+            }
+            let report = |streams| updates.follow(&request, streams, &out, &meta);
+            request.shared.sessions.follow(&request.caller.user, &request.headers, report).await;
+        };
         let notify = async {
-            while changes.next().await {
-                if is_wanted {
-                    let _ = out.send(notification("tools/list_changed", json!({ "_meta": meta }))).await;
+            while let Some(changed) = changes.next().await {
+                for kind in changed {
+                    let name = format!("{}/list_changed", kind.word());
+                    let _ = out.send(notification(&name, json!({ "_meta": meta }))).await;
                 }
             }
             Ok(Ok(Json::Null))
         };
         tokio::select! {
             _ = until_cancelled(&request, &Json::Null, notify) => {}
+            () = follow => {}
             _ = ending.wait_for(|ends| *ends) => {}
         }
         if let Some(id) = id {
@@ -91,32 +114,42 @@ pub(super) async fn until_cancelled(
     }
 }
 
-/// Waits for changes of the tools of one caller.
-struct ToolChanges {
+/// Waits for changes of the tools and prompts of one caller.
+struct ListChanges {
     request: Request,
     /// Has room for one message: a change that waits stands for later ones.
     changes: Subscription,
-    fingerprint: u64,
+    fingerprints: Vec<(Kind, u64)>,
 }
 
-impl ToolChanges {
-    async fn begin(request: &Request) -> Result<Self, Problem> {
+impl ListChanges {
+    async fn begin(request: &Request, wanted: &[(Kind, &str)]) -> Result<Self, Problem> {
         let options = SubscribeOptions::default().capacity(1);
         let changes = request.shared.node.subscribe_with(CHANGES, options).await?;
-        let fingerprint = tools::fingerprint(request).await?;
-        Ok(Self { request: request.clone(), changes, fingerprint })
+        let mut fingerprints = Vec::new();
+        for (kind, _) in wanted {
+            fingerprints.push((*kind, tools::fingerprint(request, *kind).await?));
+        }
+        Ok(Self { request: request.clone(), changes, fingerprints })
     }
 
-    /// Waits for the next change; false once the gateway has ended.
-    async fn next(&mut self) -> bool {
-        while self.changes.next().await.is_some() {
-            // After a failure the next list of the client says what has changed.
-            let found = tools::fingerprint(&self.request).await.unwrap_or(!self.fingerprint);
-            if std::mem::replace(&mut self.fingerprint, found) != found {
-                return true;
+    /// Waits for the next change, and returns the lists that are others; None once the gateway has
+    /// ended.
+    async fn next(&mut self) -> Option<Vec<Kind>> {
+        loop {
+            self.changes.next().await?;
+            let mut changed = Vec::new();
+            for (kind, last) in &mut self.fingerprints {
+                // After a failure the next list of the client says what has changed.
+                let found = tools::fingerprint(&self.request, *kind).await.unwrap_or(!*last);
+                if std::mem::replace(last, found) != found {
+                    changed.push(*kind);
+                }
+            }
+            if !changed.is_empty() {
+                return Some(changed);
             }
         }
-        false
     }
 }
 

@@ -4,11 +4,15 @@
 //! A session is a name alone: clients that have one can cancel their calls. Version 2026-07-28 has
 //! no sessions; there a client cancels by closing its request.
 
+mod commands;
+mod content;
 mod events;
 mod names;
+mod prompts;
 mod resources;
 pub(crate) mod sessions;
 mod tools;
+mod updates;
 
 use std::sync::Arc;
 
@@ -25,8 +29,9 @@ use crate::catalog::Service;
 use crate::headers::{StreamForm, check_json, stream_form};
 use crate::problem::Problem;
 use crate::request;
-use crate::routes::{RequestHead, only};
+use crate::request::{RequestHead, only};
 use crate::shared::Shared;
+use tools::Kind;
 
 /// Versions of the protocol, the newest first.
 const VERSIONS: [&str; 5] = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
@@ -92,10 +97,13 @@ pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead, body: Incom
         return Ok(nothing(StatusCode::NO_CONTENT));
     }
     if head.method != Method::POST {
-        if !request.takes_events || head.method == Method::HEAD || request.version() == Some(STATELESS) {
-            let text = "GET is for the event stream of a session: send Accept: text/event-stream, or POST a message";
-            let problem = Problem::invalid(text).with_status(StatusCode::METHOD_NOT_ALLOWED);
-            return Err(problem.with_header(ALLOW, "POST, DELETE"));
+        if head.method == Method::HEAD || request.version() == Some(STATELESS) {
+            let problem = Problem::invalid("GET is for the event stream of a session: POST a message");
+            return Err(problem.with_status(StatusCode::METHOD_NOT_ALLOWED).with_header(ALLOW, "POST, DELETE"));
+        }
+        if !request.takes_events {
+            let problem = Problem::invalid("Accept: GET is for the event stream of a session: take text/event-stream");
+            return Err(problem.with_status(StatusCode::NOT_ACCEPTABLE));
         }
         return events::of_changes(request, None).await;
     }
@@ -172,7 +180,12 @@ impl Request {
             "resources/list" => resources::list(self, &params).await?,
             "resources/templates/list" => Ok(resources::templates()),
             "resources/read" => resources::read(self, &params).await?,
-            "tools/list" => tools::list(self, &params).await?,
+            "resources/subscribe" if !is_stateless => updates::subscribe(self, &params, true).await,
+            "resources/unsubscribe" if !is_stateless => updates::subscribe(self, &params, false).await,
+            "completion/complete" => prompts::complete(self, &params).await?,
+            "prompts/list" => tools::list(self, Kind::Prompt, &params).await?,
+            "prompts/get" => events::until_cancelled(self, &id, prompts::get(self, &params)).await?,
+            "tools/list" => tools::list(self, Kind::Tool, &params).await?,
             "tools/call" => {
                 let token = &params["_meta"]["progressToken"];
                 let is_followed = self.takes_events && (token.is_string() || token.is_number());
@@ -184,7 +197,7 @@ impl Request {
             }
             other => Err(Fault(
                 NO_METHOD,
-                format!("{other:?} is not a method of this server: there are tools and resources"),
+                format!("{other:?} is not a method of this server: there are tools, prompts and resources"),
             )),
         };
         let mut answer = response(&id, result, is_stateless);
@@ -222,8 +235,12 @@ impl Request {
     }
 
     fn capabilities(&self) -> Json {
-        let tools = json!({ "listChanged": true });
-        if self.may_read_storage() { json!({ "tools": tools, "resources": {} }) } else { json!({ "tools": tools }) }
+        let mut all =
+            json!({ "tools": { "listChanged": true }, "prompts": { "listChanged": true }, "completions": {} });
+        if self.may_read_storage() {
+            all["resources"] = json!({ "subscribe": true });
+        }
+        all
     }
 
     fn server(&self) -> Json {
@@ -234,8 +251,7 @@ impl Request {
     async fn instructions(&self) -> Result<String, Problem> {
         let services = self.shared.catalog.services().await?;
         let access = &self.shared.access;
-        let may =
-            |one: &&Service| one.info.methods.iter().any(|method| self.caller.may_call(access, one, &method.name));
+        let may = |one: &&Service| one.callable().any(|method| self.caller.may_call(access, one, &method.name));
         let lines = services.values().filter(may).map(|one| format!("{}: {}", one.info.name, one.info.description));
         let first = "Each tool calls a method of a service: SERVICE-METHOD.".to_owned();
         Ok([first].into_iter().chain(lines.take(50)).collect::<Vec<_>>().join("\n"))

@@ -9,11 +9,12 @@ use tidewire_node::streams::{Event, ReadOptions, Start};
 use tidewire_node::values::Value;
 use tidewire_proto::generated::errors::ErrorCode;
 
+use super::content::media;
 use super::tools::page;
 use super::{Fault, Request, WRONG_PARAMETERS};
 use crate::json::to_json;
 use crate::problem::Problem;
-use crate::routes::decoded;
+use crate::request::decoded;
 
 /// Begins the URI of each resource.
 const SCHEME: &str = "tidewire://";
@@ -68,9 +69,9 @@ pub(super) async fn read(request: &Request, params: &Json) -> Result<Result<Json
     }
     let uri = params["uri"].as_str().unwrap_or_default();
     match found(request, uri).await {
-        Ok(Some(json)) => {
-            let contents = json!([{ "uri": uri, "mimeType": JSON, "text": json.to_string() }]);
-            Ok(Ok(json!({ "contents": contents, "ttlMs": 0, "cacheScope": "private" })))
+        Ok(Some(mut content)) => {
+            content["uri"] = uri.into();
+            Ok(Ok(json!({ "contents": [content], "ttlMs": 0, "cacheScope": "private" })))
         }
         Ok(None) => wrong(format!("there is no {uri}")),
         Err(error) if error.code() == ErrorCode::HomeUnavailable => Err(error.into()),
@@ -78,6 +79,7 @@ pub(super) async fn read(request: &Request, params: &Json) -> Result<Result<Json
     }
 }
 
+/// The content of a resource.
 async fn found(request: &Request, uri: &str) -> Result<Option<Json>, Error> {
     let path = uri.strip_prefix(SCHEME).unwrap_or_default();
     let path: Vec<_> = path.split('/').map(|part| decoded(part).unwrap_or_default()).collect();
@@ -89,12 +91,15 @@ async fn found(request: &Request, uri: &str) -> Result<Option<Json>, Error> {
         }
         ["kv", bucket] => {
             let keys = request.shared.node.bucket(bucket).await?.keys(">").await?;
-            Ok(Some(keys.into_iter().take(KEYS).collect()))
+            Ok(Some(of_json(&keys.into_iter().take(KEYS).collect())))
         }
         ["kv", bucket, key] => {
             let Some(entry) = request.shared.node.bucket(bucket).await?.get(key).await? else { return Ok(None) };
             let value = entry.read::<Value>()?;
-            Ok(value.map(|value| json!({ "value": of_value(&value), "revision": entry.revision() })))
+            Ok(value.map(|value| match media(&value) {
+                Some(media) => json!({ "mimeType": media["mimeType"], "blob": media["data"] }),
+                None => of_json(&json!({ "value": of_value(&value), "revision": entry.revision() })),
+            }))
         }
         _ => Err(Error::invalid(format!("{uri:?} is no resource: resources/templates/list has the forms"))),
     }
@@ -115,7 +120,12 @@ async fn events(request: &Request, stream: &str, one: Option<u64>) -> Result<Opt
             bytes -= newest.pop_front().map_or(0, |event| event.payload().len());
         }
     }
-    Ok(if one.is_some() { newest.front().map(shown) } else { Some(newest.iter().map(shown).collect()) })
+    let found = if one.is_some() { newest.front().map(shown) } else { Some(newest.iter().map(shown).collect()) };
+    Ok(found.as_ref().map(of_json))
+}
+
+fn of_json(json: &Json) -> Json {
+    json!({ "mimeType": JSON, "text": json.to_string() })
 }
 
 fn shown(event: &Event) -> Json {

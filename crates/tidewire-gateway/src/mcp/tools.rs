@@ -1,18 +1,19 @@
-//! Tools: their list, and calls of them.
+//! Lists of tools and prompts, and calls of tools.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
 use tidewire_node::values::Value;
 use tidewire_node::{Error, MethodInfo};
 
+use super::commands;
+use super::content::contents;
 use super::events::notification;
 use super::names::tool_name;
+use super::prompts::prompt;
 use super::{Fault, Request, WRONG_PARAMETERS};
 use crate::calls::{client, read_arguments};
 use crate::catalog::{Service, Services};
@@ -24,17 +25,6 @@ use crate::streams::{Reports, collected};
 const PAGE: usize = 500;
 /// Letters of an item in the report of its progress.
 const MESSAGE_LETTERS: usize = 1_024;
-/// First bytes of pictures and sounds, and their media types.
-const MEDIA: [(&[u8], &str); 7] = [
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"ID3", "audio/mpeg"),
-    (b"\xff\xfb", "audio/mpeg"),
-    (b"OggS", "audio/ogg"),
-    (b"fLaC", "audio/flac"),
-];
-
 #[derive(Deserialize)]
 struct Call<'a> {
     name: String,
@@ -42,11 +32,23 @@ struct Call<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-pub(super) async fn list(request: &Request, params: &Json) -> Result<Result<Json, Fault>, Problem> {
+/// Use of a method by clients.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Kind {
+    Tool,
+    Prompt,
+}
+
+impl Kind {
+    /// The word of the protocol for the methods of this kind.
+    pub fn word(self) -> &'static str {
+        if self == Self::Tool { "tools" } else { "prompts" }
+    }
+}
+
+pub(super) async fn list(request: &Request, kind: Kind, params: &Json) -> Result<Result<Json, Fault>, Problem> {
     let services = request.shared.catalog.services().await?;
-    let all = allowed(request, &services).into_iter();
-    let tools = all.map(|(name, service, method)| (tool(&name, service, method), name));
-    Ok(page(params, "tools", tools))
+    Ok(page(params, kind.word(), listed(request, kind, &services).into_iter()))
 }
 
 /// A page of a list that is sorted by names, of which a cursor is the last one of the page before.
@@ -65,32 +67,56 @@ pub(super) fn page(params: &Json, list: &str, all: impl Iterator<Item = (Json, S
     Ok(result)
 }
 
-/// The tools of a caller, sorted by their names.
-fn allowed<'a>(request: &Request, services: &'a Services) -> Vec<(String, &'a Service, &'a MethodInfo)> {
+/// The tools or prompts of a caller, sorted by their names.
+fn listed(request: &Request, kind: Kind, services: &Services) -> Vec<(Json, String)> {
     let Request { shared, caller, .. } = request;
     let may = |(service, method): &(&Service, &MethodInfo)| caller.may_call(&shared.access, service, &method.name);
-    let named = |(service, method)| (name_of(service, method), service, method);
-    let mut all: Vec<_> = methods(services).filter(may).map(named).collect();
-    all.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+    let shown = |(service, method)| {
+        let name = name_of(service, method);
+        (if kind == Kind::Tool { tool(&name, service, method) } else { prompt(&name, service, method) }, name)
+    };
+    let allowed: Vec<_> = methods(services, kind).filter(may).collect();
+    let has_commands = allowed.iter().any(|(service, method)| service.command(&method.name).is_some());
+    let mut all: Vec<_> = allowed.into_iter().map(shown).collect();
+    if has_commands {
+        all.extend(commands::tools());
+    }
+    all.sort_by(|(_, one), (_, other)| one.cmp(other));
     all
 }
 
-/// Hash of all that the caller sees of its tools, from a list that is requested now.
-pub(super) async fn fingerprint(request: &Request) -> Result<u64, Error> {
+/// Hash of all that the caller sees of a list, from services that are requested now.
+pub(super) async fn fingerprint(request: &Request, kind: Kind) -> Result<u64, Error> {
     let services = request.shared.catalog.services_since(Some(Instant::now())).await?;
     let mut hasher = DefaultHasher::new();
-    for (name, service, method) in allowed(request, &services) {
-        tool(&name, service, method).to_string().hash(&mut hasher);
+    for (shown, _) in listed(request, kind, &services) {
+        shown.to_string().hash(&mut hasher);
     }
     Ok(hasher.finish())
 }
 
-fn methods(services: &Services) -> impl Iterator<Item = (&Service, &MethodInfo)> {
-    services.values().flat_map(|service| service.info.methods.iter().map(move |method| (service, method)))
+fn methods(services: &Services, kind: Kind) -> impl Iterator<Item = (&Service, &MethodInfo)> {
+    let all = services.values().flat_map(|service| service.callable().map(move |method| (service, method)));
+    all.filter(move |(_, method)| method.prompt == (kind == Kind::Prompt))
+}
+
+/// The method that a tool or a prompt calls.
+pub(super) fn find<'a>(services: &'a Services, kind: Kind, name: &str) -> Option<(&'a Service, &'a MethodInfo)> {
+    methods(services, kind).find(|(service, method)| name_of(service, method) == name)
 }
 
 fn name_of(service: &Service, method: &MethodInfo) -> String {
     tool_name(&service.info.name, &method.name)
+}
+
+/// The title and the description of a tool or a prompt.
+pub(super) fn said(service: &Service, method: &MethodInfo) -> (String, String) {
+    let title = format!("{}.{}", service.info.name, method.name);
+    let description = match method.description.as_str() {
+        "" => format!("Calls {title}. {}", service.info.description).trim_end().to_owned(),
+        said => said.to_owned(),
+    };
+    (title, description)
 }
 
 fn tool(name: &str, service: &Service, method: &MethodInfo) -> Json {
@@ -98,11 +124,12 @@ fn tool(name: &str, service: &Service, method: &MethodInfo) -> Json {
     if schema.get("type").is_none() {
         schema = json!({ "type": "object" });
     }
-    let title = format!("{}.{}", service.info.name, method.name);
-    let description = match method.description.as_str() {
-        "" => format!("Calls {title}. {}", service.info.description).trim_end().to_owned(),
-        said => said.to_owned(),
-    };
+    let (title, mut description) = said(service, method);
+    let is_command = service.command(&method.name).is_some();
+    if is_command {
+        description.push_str(" It is long work: the tool starts it, and returns its id.");
+        schema = commands::with_options(schema, service, method);
+    }
     let mut tool = json!({
         "name": name,
         "title": title,
@@ -110,7 +137,7 @@ fn tool(name: &str, service: &Service, method: &MethodInfo) -> Json {
         "inputSchema": schema,
         "annotations": { "title": title, "idempotentHint": method.idempotent, "readOnlyHint": method.safe },
     });
-    if let Some(schema) = output_schema(method) {
+    if let Some(schema) = output_schema(method).filter(|_| !is_command) {
         tool["outputSchema"] = schema;
     }
     tool
@@ -135,11 +162,11 @@ fn output_schema(method: &MethodInfo) -> Option<Json> {
     Some(schema)
 }
 
-/// True if the tool that a call names returns a stream.
+/// True if the tool that a call names returns a stream, or starts a command.
 pub(super) async fn is_stream(request: &Request, params: &Json) -> Result<bool, Problem> {
     let services = request.shared.catalog.services().await?;
-    let is_named = |service: &Service, method: &MethodInfo| params["name"] == name_of(service, method);
-    Ok(methods(&services).any(|(service, method)| method.stream && is_named(service, method)))
+    let found = find(&services, Kind::Tool, params["name"].as_str().unwrap_or_default());
+    Ok(found.is_some_and(|(service, method)| method.stream || service.command(&method.name).is_some()))
 }
 
 pub(super) async fn call(
@@ -151,9 +178,11 @@ pub(super) async fn call(
     let Some(call) = call else {
         return Ok(Err(Fault(WRONG_PARAMETERS, "params: give the name of a tool, and arguments".to_owned())));
     };
+    if let Some(told) = commands::told(request, &call.name, call.arguments).await {
+        return Ok(Ok(told.map_or_else(|problem| failed(&problem), |state| content(state.to_string().into_bytes()))));
+    }
     let services = request.shared.catalog.services().await?;
-    let found = methods(&services).find(|(service, method)| name_of(service, method) == call.name);
-    let Some((service, method)) = found else {
+    let Some((service, method)) = find(&services, Kind::Tool, &call.name) else {
         let text = format!("name: there is no tool {:?}: tools/list has those that there are", call.name);
         return Ok(Err(Fault(WRONG_PARAMETERS, text)));
     };
@@ -163,30 +192,45 @@ pub(super) async fn call(
         Err(wrong) => return Ok(Err(Fault(WRONG_PARAMETERS, format!("arguments: {}", wrong.detail())))),
     };
     let done = match client(&request.shared, &request.caller, service, method, &request.headers) {
+        Ok(_) if service.command(&method.name).is_some() => {
+            commands::run(request, service, method, body, reports).await.map(|json| (json, None))
+        }
         Ok(client) if method.stream => {
             collected(client.stream(&method.name, &given), reports).await.map(|json| (json, None))
         }
         Ok(client) => {
             let done = client.call(&method.name, &given).await.map_err(Problem::from);
-            done.map(|value: Value| (to_json(&value), media(&value)))
+            done.map(|value: Value| (to_json(&value), contents(&value)))
         }
         Err(problem) => Err(problem),
     };
-    let (json, media) = match done {
+    let (json, contents) = match done {
         Ok(done) => done,
-        Err(problem) => {
-            // The model reads the problem, and may correct its call.
-            let text = problem.explained(&service.info.name, method, body).json().to_string();
-            return Ok(Ok(json!({ "content": [{ "type": "text", "text": text }], "isError": true })));
-        }
+        Err(problem) => return Ok(Ok(failed(&problem.explained(&service.info.name, method, body)))),
     };
-    if let Some(content) = media {
-        return Ok(Ok(json!({ "content": [content], "isError": false })));
-    }
+    // Clients refuse a result without structured content if its tool has an output schema.
+    let is_structured = contents.is_none() || output_schema(method).is_some();
+    Ok(Ok(done_with(json, contents, is_structured)))
+}
+
+fn content(json: Vec<u8>) -> Json {
+    done_with(json, None, true)
+}
+
+fn done_with(json: Vec<u8>, contents: Option<Vec<Json>>, is_structured: bool) -> Json {
     let text = String::from_utf8(json).unwrap_or_default();
     let value: Json = serde_json::from_str(&text).unwrap_or_default();
-    let content = json!([{ "type": "text", "text": text }]);
-    Ok(Ok(json!({ "content": content, "structuredContent": { "result": value }, "isError": false })))
+    let content = contents.unwrap_or_else(|| vec![json!({ "type": "text", "text": text })]);
+    let mut result = json!({ "content": content, "isError": false });
+    if is_structured {
+        result["structuredContent"] = json!({ "result": value });
+    }
+    result
+}
+
+/// The model reads the problem, and may correct its call.
+fn failed(problem: &Problem) -> Json {
+    json!({ "content": [{ "type": "text", "text": problem.json().to_string() }], "isError": true })
 }
 
 /// The report of an item of a stream, for a client that follows the call by this token.
@@ -195,17 +239,4 @@ pub(super) fn progress(token: &Json, number: usize, item: &Value, json: &[u8]) -
     let text = if let Value::Text(text) = item { text } else { json.as_ref() };
     let message: String = text.chars().take(MESSAGE_LETTERS).collect();
     notification("progress", json!({ "progressToken": token, "progress": number, "message": message }))
-}
-
-/// A picture or a sound as content of its own.
-fn media(value: &Value) -> Option<Json> {
-    let Value::Bytes(bytes) = value else { return None };
-    let known = MEDIA.iter().find(|(first, _)| bytes.starts_with(first)).map(|(_, kind)| *kind);
-    let kind = known.or_else(|| match (bytes.get(..4)?, bytes.get(8..12)?) {
-        (b"RIFF", b"WEBP") => Some("image/webp"),
-        (b"RIFF", b"WAVE") => Some("audio/wav"),
-        _ => None,
-    })?;
-    let class = kind.split('/').next();
-    Some(json!({ "type": class, "data": STANDARD.encode(bytes), "mimeType": kind }))
 }

@@ -161,7 +161,8 @@ impl HubRequests {
 
     /// Public services of the nodes of this hub.
     fn served(&self) -> Served {
-        let all = ServiceInfo::served_at(&self.hub).into_iter().filter_map(public);
+        let all =
+            ServiceInfo::served_at(&self.hub).into_iter().filter_map(public).filter(|info| !info.methods.is_empty());
         all.filter_map(|info| Some(((info.name.clone(), info.instances.first()?.clone()), info))).collect()
     }
 

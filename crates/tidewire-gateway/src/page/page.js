@@ -29,21 +29,21 @@ async function load() {
 }
 
 function section(told, tag) {
-  const own = Object.entries(told.paths).filter(([, path]) => path.post.tags[0] === tag.name);
+  const own = Object.entries(told.paths).filter(([name, path]) => !name.includes("{") && path.post.tags[0] === tag.name);
   if (!own.length) return null;
   return make("section", "", [make("h2", tag.name), make("p", tag.description), ...own.map(([path, { post }]) => method(path, post))]);
 }
 
 function method(path, post) {
   const schema = post.requestBody.content["application/json"].schema.anyOf[0];
-  const answers = post.responses["200"].content;
+  const answers = (post.responses["200"] ?? post.responses["202"]).content;
   const isStream = "text/event-stream" in answers;
   const result = isStream ? answers["text/event-stream"]["x-item-schema"] : answers["application/json"].schema;
   const body = make("textarea");
   body.value = JSON.stringify(example(schema), null, 2);
   body.setAttribute("aria-label", `arguments of ${post.operationId}`);
   const shown = make("pre");
-  const button = make("button", "Call");
+  const button = make("button", path.startsWith("/commands/") ? "Start" : "Call");
   button.type = "button";
   button.addEventListener("click", () => call(path, body.value, shown));
   return make("details", "", [

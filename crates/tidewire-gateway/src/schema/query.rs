@@ -1,4 +1,6 @@
-//! Arguments in the query of a URL, as JSON by name.
+//! Arguments that are texts, such as those in the query of a URL, as JSON by name.
+
+use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json, json};
 use tidewire_node::MethodInfo;
@@ -6,11 +8,19 @@ use tidewire_node::MethodInfo;
 use super::{alternatives, resolved};
 use crate::problem::Problem;
 
-/// The arguments of a query as the JSON of a body. A text stands for itself where the parameter
-/// takes text, and else for JSON; an array is a name that is repeated.
+/// The arguments of a query as the JSON of a body.
 pub(crate) fn query_arguments(method: &MethodInfo, query: &str) -> Result<String, Problem> {
+    text_arguments(method, form_urlencoded::parse(query.as_bytes()))
+}
+
+/// Texts by the names of arguments as the JSON of a body. A text stands for itself where the
+/// parameter takes text, and else for JSON; an array is a name that is repeated.
+pub(crate) fn text_arguments<'a>(
+    method: &MethodInfo,
+    texts: impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)>,
+) -> Result<String, Problem> {
     let mut found = Map::new();
-    for (name, text) in form_urlencoded::parse(query.as_bytes()) {
+    for (name, text) in texts {
         let schema = &method.parameters["properties"][&*name];
         let array = kinds(schema, &method.parameters).into_iter().find(|kind| kind["type"] == "array");
         let (is_array, schema) = (array.is_some(), array.map_or(schema, |array| &array["items"]));
@@ -22,6 +32,12 @@ pub(crate) fn query_arguments(method: &MethodInfo, query: &str) -> Result<String
         }
     }
     Ok(Json::Object(found).to_string())
+}
+
+/// The texts that a schema allows, if it lists them.
+pub(crate) fn choices<'a>(schema: &'a Json, whole: &'a Json) -> impl Iterator<Item = &'a str> {
+    let listed = |kind: &'a Json| kind["enum"].as_array().into_iter().flatten().chain(kind.get("const"));
+    kinds(schema, whole).into_iter().flat_map(listed).filter_map(Json::as_str)
 }
 
 /// A schema, or its alternatives.

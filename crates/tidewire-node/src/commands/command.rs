@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use tidewire_core::stream::command::Outcome;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
@@ -15,17 +16,17 @@ use tidewire_proto::generated::limits;
 use super::attempt::{Attempt, AttemptEnd, Interruption};
 use super::store::CommandStore;
 use super::worker::{AttemptFuture, CommandHandler, CommandWorker, WorkerOptions};
+use crate::discovery::ServiceCommand;
 use crate::error::Error;
 use crate::names;
 use crate::node::core::Core;
 use crate::node::options::within;
 use crate::services::failure::Failure;
-use crate::services::service::{Answers, answers};
+use crate::services::service::{Answers, answers, untyped};
 
 /// Time of a record after the end of its command, and of an attempt, by default.
 const KEEP: Duration = Duration::from_secs(86_400);
 const TIMEOUT: Duration = Duration::from_secs(3_600);
-const WAIT: Duration = Duration::from_secs(600);
 
 /// A command of a service: long work that callers start with
 /// [`Node::commands`](crate::Node::commands), and that survives its worker. Records and tokens are
@@ -48,13 +49,10 @@ const WAIT: Duration = Duration::from_secs(600);
 /// let books = Service::new("books").with_command(reindex);
 /// ```
 #[derive(Clone, derive_more::Debug)]
-#[debug("Command({name:?})")]
+#[debug("Command({:?})", info.name)]
 pub struct Command {
-    name: String,
+    info: ServiceCommand,
     runs: Arc<Answers<CommandContext>>,
-    timeout: Option<Duration>,
-    retries: u32,
-    is_exclusive: bool,
     concurrency: usize,
     keep: Duration,
     problem: Option<Error>,
@@ -76,12 +74,18 @@ impl Command {
         F: Fn(CommandContext, A) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O, Failure>> + Send + 'static,
     {
-        Self {
+        let info = ServiceCommand {
             name: name.to_owned(),
-            runs: answers(parameters, handler),
-            timeout: Some(TIMEOUT),
+            parameters: untyped(parameters),
+            result: json!({}),
+            progress: true,
+            timeout: Some(TIMEOUT.as_secs_f64()),
             retries: 3,
-            is_exclusive: false,
+            ..ServiceCommand::default()
+        };
+        Self {
+            info,
+            runs: answers(parameters, handler),
             concurrency: 1,
             keep: KEEP,
             problem: names::method(name).err(),
@@ -90,20 +94,20 @@ impl Command {
 
     /// How long an attempt may take; one hour by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
+        self.info.timeout = Some(timeout.as_secs_f64());
         self
     }
 
     /// How often a failed or lost attempt is tried again, after 0.5 s, 1 s and so on up to a
     /// minute; 3 by default.
     pub fn retries(mut self, retries: u32) -> Self {
-        self.retries = retries;
+        self.info.retries = retries;
         self
     }
 
     /// Of the commands with one [key](super::StartOptions::key), only one runs at a time.
     pub fn exclusive_by_key(mut self) -> Self {
-        self.is_exclusive = true;
+        self.info.exclusive = Some("key".to_owned());
         self
     }
 
@@ -122,7 +126,12 @@ impl Command {
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.name
+        &self.info.name
+    }
+
+    /// Its description for callers.
+    pub(crate) fn info(&self) -> &ServiceCommand {
+        &self.info
     }
 
     /// The error of an invalid command.
@@ -134,14 +143,13 @@ impl Command {
     pub(crate) fn worker(self, core: &Core, store: &Arc<CommandStore>, service: &str) -> Arc<CommandWorker> {
         let options = WorkerOptions {
             service: service.to_owned(),
-            command: self.name,
+            command: self.info.name,
             node: core.name.clone(),
-            timeout: self.timeout,
-            retries: self.retries,
-            is_exclusive: self.is_exclusive,
+            timeout: self.info.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+            retries: self.info.retries,
+            is_exclusive: self.info.exclusive.is_some(),
             concurrency: self.concurrency,
             keep: self.keep,
-            wait: WAIT,
         };
         let (runner, handler, log) =
             (Arc::clone(&core.runner), Box::new(FutureHandler(self.runs)), Arc::clone(&core.log));

@@ -1,5 +1,6 @@
 //! The record of one command, as its bucket stores it, and the values that its callers receive.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,9 @@ pub struct CommandRecord {
     pub priority: String,
     /// The node that has started it.
     pub caller: String,
+    /// The headers of the trace context of its start.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub trace: BTreeMap<String, String>,
     /// When it was started; times are in microseconds since 1970.
     pub created_us: u64,
     /// Number of renewals; each has a token of its own.

@@ -99,7 +99,8 @@ impl Calls {
             }
         }
         let caller = context.node().to_owned();
-        let new = NewCommand { service, command, arguments: arguments.0, key, id, priority, caller };
+        let trace = context.trace_context().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let new = NewCommand { service, command, arguments: arguments.0, key, id, priority, caller, trace };
         self.store().await?.start(new).await.map_err(refused)
     }
 

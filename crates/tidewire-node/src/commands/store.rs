@@ -60,6 +60,8 @@ pub struct NewCommand {
     pub priority: String,
     /// The node that starts it.
     pub caller: String,
+    /// The headers of the trace context of its start.
+    pub trace: BTreeMap<String, String>,
 }
 
 /// Decision for a worker that has received a token.
@@ -490,7 +492,7 @@ async fn make_consumer(home: Arc<dyn Home>, name: String, subject: String) -> Ho
 }
 
 fn new_record(new: NewCommand) -> HomeResult<CommandRecord> {
-    let NewCommand { service, command, arguments, key, id, priority, caller } = new;
+    let NewCommand { service, command, arguments, key, id, priority, caller, trace } = new;
     let title = format!("{service}.{command}");
     let wrong = |text: &str| invalid(format!("{title}: {text}"));
     names::token("service", &service).and_then(|()| names::token("command", &command))?;
@@ -524,6 +526,7 @@ fn new_record(new: NewCommand) -> HomeResult<CommandRecord> {
         key,
         priority,
         caller,
+        trace,
         created_us: now_us(),
         ..CommandRecord::default()
     };

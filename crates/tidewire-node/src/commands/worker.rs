@@ -23,8 +23,8 @@ use crate::delay::{Delay, Recurrence, RetryPause};
 use crate::node::core::Runner;
 use crate::node::options::Log;
 use crate::pending::Wakers;
-use crate::streams::is_final;
 use crate::streams::lease::{Lease, LeaseOptions};
+use crate::streams::{LONG_WAIT, is_final};
 use crate::values;
 
 const FETCH_BYTES: u32 = 4 << 20;
@@ -55,8 +55,6 @@ pub struct WorkerOptions {
     pub concurrency: usize,
     /// How long the record stays after the end.
     pub keep: Duration,
-    /// How long one fetch waits at most.
-    pub wait: Duration,
 }
 
 /// The end of an attempt.
@@ -281,7 +279,7 @@ impl CommandWorker {
             fetches.pause = None;
             let wanted = self.state.lock().slots.fetches();
             for fetch in wanted {
-                let wait_us = if fetch.waits { self.options.wait.as_micros() as u64 } else { 0 };
+                let wait_us = if fetch.waits { LONG_WAIT.as_micros() as u64 } else { 0 };
                 let wanted = Fetch { max_messages: fetch.count, max_bytes: FETCH_BYTES, wait_us };
                 let consumer = self.consumer(fetch.queue);
                 fetches.queues[fetch.queue] = Some(pending_answer::fetch(self.store.home(), QUEUE, &consumer, wanted));

@@ -237,6 +237,7 @@ impl Service {
             let text = format!("command: {:?} is declared twice: give each its own name", command.name());
             self.note(Err(Error::invalid(text)));
         }
+        self.info.commands.push(command.info().clone());
         self.commands.push(command);
         self
     }
@@ -363,10 +364,9 @@ impl Method {
 
     fn of(name: &str, parameters: &[&str], handling: MethodHandler) -> Self {
         let problem = names::method(name).and_then(|()| check_parameters(name, parameters)).err();
-        let properties: Map<_, _> = parameters.iter().map(|name| ((*name).to_owned(), json!({}))).collect();
         let info = MethodInfo {
             name: name.to_owned(),
-            parameters: json!({"type": "object", "properties": properties, "additionalProperties": false}),
+            parameters: untyped(parameters),
             result: json!({}),
             stream: matches!(handling, MethodHandler::Stream(_)),
             visibility: Visibility::Public,
@@ -406,6 +406,12 @@ impl Method {
         self
     }
 
+    /// Says that the result is messages for a language model: MCP clients get it as a prompt.
+    pub fn prompt(mut self) -> Self {
+        self.info.prompt = true;
+        self
+    }
+
     /// Default timeout of a call. Callers of other nodes learn of it; 30 s by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         let checked = check_timeout(timeout);
@@ -424,6 +430,12 @@ impl Method {
     pub(crate) fn info_mut(&mut self) -> &mut MethodInfo {
         &mut self.info
     }
+}
+
+/// The schema of parameters of which only the names are known.
+pub(crate) fn untyped(parameters: &[&str]) -> serde_json::Value {
+    let properties: Map<_, _> = parameters.iter().map(|name| ((*name).to_owned(), json!({}))).collect();
+    json!({"type": "object", "properties": properties, "additionalProperties": false})
 }
 
 pub(crate) fn owned(names: &[&str]) -> Vec<String> {

@@ -1,19 +1,20 @@
 //! Key-value buckets: the newest value of each key, with revisions and history.
 
 use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidewire_backend::home::{self, Answer, BucketInfo, BucketSettings, Changes, Expect, Home};
+use tidewire_backend::home::{self, BucketInfo, BucketSettings, Changes, Expect, Home, HomeError, HomeResult};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::Subject;
 
-use super::{LONG_WAIT_US, PAGE, answered, micros, time_of};
+use super::fetcher::{Fetcher, Reader, Reads, Timeout};
+use super::{PAGE, answered, micros, time_of};
 use crate::error::Error;
 use crate::names;
 use crate::pending::{Pending, wait};
@@ -80,19 +81,25 @@ impl BucketOptions {
 #[derive(Clone, derive_more::Debug)]
 #[debug("Bucket({name:?})")]
 pub struct Bucket {
-    home: Arc<dyn Home>,
+    reads: Reads,
     name: Arc<str>,
     ttl_us: Option<u64>,
 }
 
 impl Bucket {
-    pub(super) fn new(home: Arc<dyn Home>, name: &str) -> Self {
-        Self { home, name: name.into(), ttl_us: None }
+    pub(super) fn new(reads: Reads, name: &str) -> Self {
+        Self { reads, name: name.into(), ttl_us: None }
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The same bucket, whose watches wait outages out, as with
+    /// [`Stream::on_outage`](super::Stream::on_outage).
+    pub fn on_outage(&self, notify: impl Fn(Option<&Error>) + Send + Sync + 'static) -> Self {
+        Self { reads: self.reads.on_outage(notify), ..self.clone() }
     }
 
     /// The same bucket with a TTL for values that are written through it.
@@ -132,7 +139,7 @@ impl Bucket {
     fn write<T: Serialize + ?Sized>(&self, name: &str, value: &T, expect: Expect) -> Pending<u64> {
         let written = values::write(&format!("{}: {name}", self.name), value);
         match key(name).and_then(|key| Ok((key, written?.into_bytes()))) {
-            Ok((key, value)) => answered(self.home.put(&self.name, key, value.into(), expect, self.ttl_us)),
+            Ok((key, value)) => answered(self.reads.home.put(&self.name, key, value.into(), expect, self.ttl_us)),
             Err(error) => Pending::failed(error),
         }
     }
@@ -157,7 +164,7 @@ impl Bucket {
     fn found(&self, name: &str, revision: Option<u64>) -> Pending<Option<Entry>> {
         match key(name) {
             Ok(key) => {
-                let found = self.home.get(&self.name, key, revision);
+                let found = self.reads.home.get(&self.name, key, revision);
                 Pending::new(async move { Ok(found.await?.map(Entry)) })
             }
             Err(error) => Pending::failed(error),
@@ -190,7 +197,7 @@ impl Bucket {
 
     fn remove(&self, name: &str, expect: Expect, purge: bool) -> Pending<u64> {
         match key(name) {
-            Ok(key) => answered(self.home.delete(&self.name, key, expect, purge)),
+            Ok(key) => answered(self.reads.home.delete(&self.name, key, expect, purge)),
             Err(error) => Pending::failed(error),
         }
     }
@@ -204,7 +211,7 @@ impl Bucket {
             Ok(filter) => filter,
             Err(error) => return Pending::failed(error),
         };
-        let (home, name) = (Arc::clone(&self.home), Arc::clone(&self.name));
+        let (home, name) = (Arc::clone(&self.reads.home), Arc::clone(&self.name));
         Pending::new(async move {
             let mut found: Vec<Subject> = Vec::new();
             loop {
@@ -225,7 +232,7 @@ impl Bucket {
     pub fn history(&self, name: &str) -> Pending<Vec<Entry>> {
         match key(name) {
             Ok(key) => {
-                let entries = self.home.history(&self.name, key);
+                let entries = self.reads.home.history(&self.name, key);
                 Pending::new(async move { Ok(entries.await?.into_iter().map(Entry).collect()) })
             }
             Err(error) => Pending::failed(error),
@@ -240,14 +247,7 @@ impl Bucket {
 
     /// The changes after a revision; of each key at least the newest.
     pub fn watch_after(&self, pattern: &str, revision: u64) -> Watch {
-        let watch = names::pattern(pattern).map(|filter| home::Watch {
-            filter,
-            after: revision,
-            max: PAGE,
-            wait_us: LONG_WAIT_US,
-        });
-        let (home, bucket) = (Arc::clone(&self.home), Arc::clone(&self.name));
-        Watch { home, bucket, watch, ready: VecDeque::new(), pending: None }
+        Watch::of(&self.reads, &self.name, pattern, revision)
     }
 
     /// Its settings, and how many keys and bytes it has.
@@ -255,7 +255,7 @@ impl Bucket {
     /// # Errors
     /// As for [`get`](Bucket::get).
     pub fn info(&self) -> Pending<BucketInfo> {
-        answered(self.home.bucket_info(&self.name))
+        answered(self.reads.home.bucket_info(&self.name))
     }
 
     /// Deletes the bucket with all it has.
@@ -263,7 +263,7 @@ impl Bucket {
     /// # Errors
     /// As for [`get`](Bucket::get).
     pub fn delete_bucket(&self) -> Pending<()> {
-        answered(self.home.delete_bucket(&self.name))
+        answered(self.reads.home.delete_bucket(&self.name))
     }
 }
 
@@ -316,10 +316,23 @@ pub struct Watch {
     bucket: Arc<str>,
     watch: Result<home::Watch, Error>,
     ready: VecDeque<Entry>,
-    pending: Option<Answer<Changes>>,
+    fetcher: Fetcher<Changes>,
 }
 
 impl Watch {
+    /// A watch in a storage backend that another part of the process owns, of the changes after a
+    /// revision.
+    pub fn of(reads: &Reads, bucket: &str, pattern: &str, after: u64) -> Self {
+        let watch = names::pattern(pattern).map(|filter| home::Watch { filter, after, max: PAGE, wait_us: 0 });
+        let (home, bucket, fetcher) = (Arc::clone(&reads.home), bucket.into(), reads.fetcher());
+        Self { home, bucket, watch, ready: VecDeque::new(), fetcher }
+    }
+
+    /// The next entry, if it is here.
+    pub fn take(&mut self) -> Option<home::Entry> {
+        self.ready.pop_front().map(|entry| entry.0)
+    }
+
     /// Waits for the next entry.
     ///
     /// # Errors
@@ -341,19 +354,31 @@ impl Watch {
         wait(self.next())
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Entry, Error>> {
-        let watch = self.watch.as_mut().map_err(|error| error.clone())?;
+    fn poll(&mut self, context: &Context<'_>) -> Poll<Result<Entry, Error>> {
         loop {
+            let result = ready!(self.poll_ready(context, None));
+            result.map_err(|error| self.watch.as_ref().err().cloned().unwrap_or_else(|| error.into()))?;
             if let Some(entry) = self.ready.pop_front() {
                 return Poll::Ready(Ok(entry));
             }
-            let pending = self.pending.get_or_insert_with(|| self.home.watch(&self.bucket, watch.clone()));
-            let changes = std::task::ready!(Pin::new(pending).poll(context));
-            self.pending = None;
-            let changes = changes?;
+        }
+    }
+}
+
+impl Reader for Watch {
+    fn poll_ready(&mut self, context: &Context<'_>, mut timeout: Option<&mut Timeout>) -> Poll<HomeResult<bool>> {
+        let watch = self.watch.as_mut().map_err(|error| HomeError::from(error.clone()))?;
+        while self.ready.is_empty() {
+            let begin = |wait_us| self.home.watch(&self.bucket, home::Watch { wait_us, ..watch.clone() }).into();
+            let Some(changes) = ready!(self.fetcher.poll(context, &mut timeout, begin))? else { break };
             watch.after = changes.upto;
             self.ready.extend(changes.entries.into_iter().map(Entry));
         }
+        Poll::Ready(Ok(!self.ready.is_empty()))
+    }
+
+    fn give_back(&mut self) {
+        self.fetcher.cancel();
     }
 }
 

@@ -2,23 +2,21 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use tidewire_backend::home::pending_answer::{self, PendingAnswer};
-use tidewire_backend::home::{self, ConsumerInfo, ConsumerSettings, Fetch, Home, Order, Settlement, Start};
+use tidewire_backend::home::{self, ConsumerInfo, ConsumerSettings, Home, HomeResult, Order, Settlement, Start};
 use tidewire_core::stream::fetch_pacer::FetchPacer;
 use tidewire_proto::generated::limits;
 
 use super::event::{DeadEvent, Delivery, Settler};
-use super::{LONG_WAIT_US, PAGE, PAGE_BYTES, answered, micros, patterns, texts_of};
-use crate::delay::Delay;
+use super::fetcher::{Fetcher, Reader, Reads, Timeout};
+use super::{PAGE, answered, micros, patterns, texts_of};
 use crate::error::Error;
 use crate::names;
-use crate::node::core::Runner;
 use crate::node::options::within;
 use crate::pending::{Pending, wait};
 
@@ -115,42 +113,37 @@ impl ConsumerOptions {
 /// consumer gets them at once. [`close`](Consumer::close) also waits until all acks are stored.
 pub struct Consumer {
     home: Arc<dyn Home>,
-    runner: Arc<Runner>,
     stream: Arc<str>,
     name: Arc<str>,
     settler: Arc<Settler>,
+    /// Attempts to store settlements that outages have ended until the last look.
+    failures: u64,
     ready: VecDeque<Delivery>,
     pace: FetchPacer,
     began: Instant,
-    fetching: Option<Fetching>,
-}
-
-/// A running fetch, and its timeout. A fetch is never cancelled: its events would be lost until
-/// their ack wait is over.
-struct Fetching {
-    answer: PendingAnswer<Vec<home::Delivery>>,
-    until: Instant,
-}
-
-/// The timeout of a fetch: that of the storage backend if the fetch was begun for it, else one of
-/// this process.
-struct FetchTimeout {
-    until: Instant,
-    pause: Option<Delay>,
+    fetcher: Fetcher<Vec<home::Delivery>>,
 }
 
 impl Consumer {
-    pub(super) fn new(home: &Arc<dyn Home>, runner: &Arc<Runner>, stream: &Arc<str>, name: &str, most: u32) -> Self {
+    /// A consumer that exists in a storage backend that another part of the process owns, with the
+    /// limit of its deliveries in flight. `late` is notified of acks that came too late.
+    pub fn of(
+        reads: &Reads,
+        stream: &str,
+        name: &str,
+        max_in_flight: u32,
+        late: impl Fn(u64) + Send + Sync + 'static,
+    ) -> Self {
         Self {
-            home: Arc::clone(home),
-            runner: Arc::clone(runner),
-            stream: Arc::clone(stream),
+            home: Arc::clone(&reads.home),
+            stream: stream.into(),
             name: name.into(),
-            settler: Settler::new(home, stream, name, runner, false),
+            settler: Settler::new(reads, stream, name, Box::new(late)),
+            failures: 0,
             ready: VecDeque::new(),
-            pace: FetchPacer::new(most.min(PAGE)),
+            pace: FetchPacer::new(max_in_flight.min(PAGE)),
             began: Instant::now(),
-            fetching: None,
+            fetcher: reads.fetcher(),
         }
     }
 
@@ -185,8 +178,8 @@ impl Consumer {
     /// # Cancel safety
     /// As for `next`.
     pub async fn next_within(&mut self, time: Duration) -> Result<Option<Delivery>, Error> {
-        let mut patience = FetchTimeout { until: Instant::now() + time, pause: None };
-        poll_fn(|context| self.poll(context, Some(&mut patience))).await
+        let mut timeout = Timeout::after(time);
+        poll_fn(|context| self.poll(context, Some(&mut timeout))).await
     }
 
     /// Blocks this thread until the next event is there.
@@ -205,41 +198,28 @@ impl Consumer {
         wait(self.next_within(time))
     }
 
-    /// The next event. Ready with none: the patience is at its end.
+    /// The next event. Ready with none: the timeout is over.
     fn poll(
         &mut self,
         context: &mut Context<'_>,
-        mut patience: Option<&mut FetchTimeout>,
+        timeout: Option<&mut Timeout>,
     ) -> Poll<Result<Option<Delivery>, Error>> {
-        self.settler.check()?;
-        loop {
-            if let Some(delivery) = self.ready.pop_front() {
-                return Poll::Ready(Ok(Some(delivery)));
-            }
-            let until = patience.as_ref().map(|patience| patience.until);
-            let mut fetching = self.fetching.take().unwrap_or_else(|| self.fetch(until));
-            let Poll::Ready(fetched) = Pin::new(&mut fetching.answer).poll(context) else {
-                let is_longer = until.is_some_and(|until| fetching.until > until);
-                self.fetching = Some(fetching);
-                let over = patience.as_mut().filter(|_| is_longer).is_some_and(|it| it.is_over(&self.runner, context));
-                return if over { Poll::Ready(Ok(None)) } else { Poll::Pending };
-            };
-            let fetched = fetched?;
-            self.pace.fetched(fetched.len(), micros(self.began.elapsed()));
-            self.ready.extend(fetched.into_iter().map(|raw| Delivery::new(raw, &self.settler)));
-            if self.ready.is_empty() && until.is_some_and(|until| Instant::now() >= until) {
-                return Poll::Ready(Ok(None));
-            }
-        }
+        self.poll_ready(context, timeout).map_ok(|_| self.ready.pop_front()).map_err(Error::from)
     }
 
-    fn fetch(&mut self, until: Option<Instant>) -> Fetching {
-        let now = Instant::now();
-        let left = until.map_or(LONG_WAIT_US, |until| micros(until.saturating_duration_since(now)).min(LONG_WAIT_US));
-        let max_messages = self.pace.next(micros(self.began.elapsed()));
-        let fetch = Fetch { max_messages, max_bytes: PAGE_BYTES, wait_us: left };
-        let answer = pending_answer::fetch(&self.home, &self.stream, &self.name, fetch);
-        Fetching { answer, until: until.unwrap_or_else(|| now + Duration::from_micros(LONG_WAIT_US)) }
+    /// The next event, if it is here.
+    pub fn take(&mut self) -> Option<Delivery> {
+        // A hub that was started again delivers its events anew.
+        let failures = self.settler.failures();
+        if std::mem::replace(&mut self.failures, failures) != failures && self.fetcher.outage.reads.node.is_some() {
+            self.give_back();
+        }
+        self.ready.pop_front()
+    }
+
+    /// True if no event is here, and everything that was settled is stored.
+    pub fn is_idle(&self) -> bool {
+        self.ready.is_empty() && self.settler.lane.is_idle()
     }
 
     /// Acks that came too late since it was made: their events were delivered again.
@@ -255,7 +235,15 @@ impl Consumer {
     /// # Cancel safety
     /// Nothing is lost if it is dropped.
     pub fn flush(&self) -> Pending<()> {
-        self.settler.flushed()
+        self.flush_within(None)
+    }
+
+    /// The same for so long at most, without an error at the end of that time.
+    ///
+    /// # Errors
+    /// As for [`flush`](Consumer::flush).
+    pub fn flush_within(&self, time: Option<Duration>) -> Pending<()> {
+        self.settler.flushed(time)
     }
 
     /// Returns fetched events that were not taken, and waits until all settlements are stored. A
@@ -269,7 +257,7 @@ impl Consumer {
     pub fn close(self) -> Pending<()> {
         let settler = Arc::clone(&self.settler);
         drop(self);
-        settler.flushed()
+        settler.flushed(None)
     }
 
     /// The state of the consumer: lag, deliveries in flight, waiting events.
@@ -302,7 +290,7 @@ impl Consumer {
     /// As for [`pause`](Consumer::pause).
     pub fn seek(&mut self, start: Start) -> Pending<()> {
         self.ready.clear();
-        self.fetching = None;
+        self.fetcher.cancel();
         answered(self.home.seek(&self.stream, &self.name, start))
     }
 
@@ -352,16 +340,31 @@ impl futures_core::Stream for Consumer {
     }
 }
 
-impl FetchTimeout {
-    fn is_over(&mut self, runner: &Runner, context: &Context<'_>) -> bool {
-        let left = self.until.saturating_duration_since(Instant::now());
-        left.is_zero() || self.pause.get_or_insert_with(|| Delay::begin(runner, left)).is_over(context)
+impl Reader for Consumer {
+    fn poll_ready(&mut self, context: &Context<'_>, mut timeout: Option<&mut Timeout>) -> Poll<HomeResult<bool>> {
+        self.settler.check()?;
+        while self.ready.is_empty() {
+            let (pace, began, store) = (&mut self.pace, self.began, &self.settler.store);
+            let begin = |wait_us| store.fetch(pace.next(micros(began.elapsed())), wait_us);
+            let Some(fetched) = ready!(self.fetcher.poll(context, &mut timeout, begin))? else { break };
+            self.pace.fetched(fetched.len(), micros(self.began.elapsed()));
+            self.ready.extend(fetched.into_iter().map(|raw| Delivery::new(raw, &self.settler)));
+            if timeout.as_ref().is_some_and(|timeout| timeout.is_past()) {
+                break;
+            }
+        }
+        Poll::Ready(Ok(!self.ready.is_empty()))
+    }
+
+    fn give_back(&mut self) {
+        self.fetcher.cancel();
+        self.ready.drain(..).for_each(|delivery| delivery.conclude(Settlement::Release));
     }
 }
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        self.ready.drain(..).for_each(|delivery| delivery.conclude(Settlement::Release));
+        self.give_back();
     }
 }
 

@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -13,9 +12,9 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::subject::Pattern;
 
-use super::LONG_WAIT_US;
 use super::consumer::{Consumer, ConsumerOptions};
 use super::event::Delivery;
+use super::fetcher::Reads;
 use super::subscription::{DeliveryHandler, DeliveryWorker, DurableSubscription, SubscriptionOptions};
 use crate::discovery::EventInfo;
 use crate::error::Error;
@@ -177,7 +176,6 @@ impl ServedDurable {
             concurrency: handler.concurrency,
             max_in_flight: settings.max_in_flight,
             ack_wait_us: settings.ack_wait_us,
-            wait: Duration::from_micros(LONG_WAIT_US),
         };
         let (runner, log) = (Arc::clone(&core.runner), Arc::clone(&core.log));
         let subscription = DurableSubscription::new(runner, options, Box::new(|| ()), log);
@@ -192,7 +190,7 @@ impl ServedDurable {
     /// Its consumer, to look at; None before that is there.
     pub fn consumer(&self) -> Option<Consumer> {
         let (stream, consumer) = self.place.get()?;
-        Some(Consumer::new(&self.home, &self.subscription.runner, stream, consumer, 1))
+        Some(Consumer::of(&Reads::new(Arc::clone(&self.home), &self.subscription.runner), stream, consumer, 1, |_| ()))
     }
 
     fn title(&self) -> &str {

@@ -4,24 +4,25 @@ use std::fmt;
 use std::future::poll_fn;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use serde::de::DeserializeOwned;
 use serde::de::value::BytesDeserializer;
-use tidewire_backend::home::{self, Answer, Fault, Home, HomeResult, Settle, Settlement, Teller, answer};
+use tidewire_backend::home::pending_answer::{self, PendingAnswer};
+use tidewire_backend::home::{self, Answer, Fault, Fetch, HomeError, HomeResult, Settle, Settlement, Teller, answer};
 use tidewire_engine::raw::Mutex;
 use tidewire_proto::generated::errors::ErrorCode;
 
 use super::batcher::{Batcher, Results};
 use super::errors::is_final;
+use super::fetcher::Reads;
 use super::message::{CONTENT, JSON, VALUE};
-use super::{answered, micros, time_of};
-use crate::delay::RetryPause;
+use super::{PAGE_BYTES, answered, micros, time_of};
+use crate::delay::{Delay, RetryPause};
 use crate::error::Error;
 use crate::inline_task::InlineTask;
-use crate::node::core::Runner;
 use crate::pending::{Pending, Wakers};
 use crate::values;
 
@@ -115,13 +116,13 @@ pub struct Delivery {
     delivery: u32,
     ticket: u64,
     settler: Arc<Settler>,
-    pub(super) is_settled: AtomicBool,
+    pub(super) is_settled: Arc<AtomicBool>,
 }
 
 impl Delivery {
     pub(super) fn new(raw: home::Delivery, settler: &Arc<Settler>) -> Self {
         let home::Delivery { event, delivery, ticket } = raw;
-        Self { event: Event(event), delivery, ticket, settler: Arc::clone(settler), is_settled: AtomicBool::new(false) }
+        Self { event: Event(event), delivery, ticket, settler: Arc::clone(settler), is_settled: Arc::default() }
     }
 
     /// Which attempt it is, from 1.
@@ -197,18 +198,25 @@ impl Delivery {
     /// # Errors
     /// Awaiting it fails with `stale_delivery` if the delivery was settled before, or redelivered
     /// since; with `home_unavailable` if the storage backend cannot be reached.
+    ///
+    /// # Cancel safety
+    /// If it fails or is dropped, the delivery can be settled again.
     pub fn settle(&self, how: Settlement) -> Pending<()> {
         if let Err(error) = self.mark(&how) {
             return Pending::failed(error);
         }
+        let is_end = !matches!(how, Settlement::Working);
         let (teller, stored) = answer();
         let (item, lane) = (self.settled(how), &self.settler.lane);
         let put = lane.put(item, SETTLE_BYTES, Some(teller));
+        let mut unsettled = is_end.then(|| Unsettled(Arc::clone(&self.is_settled), false));
         Pending::new(async move {
             if let Some(put) = put {
                 put.await?;
             }
-            answered(stored).await
+            answered(stored).await?;
+            unsettled.iter_mut().for_each(|end| end.1 = true);
+            Ok(())
         })
     }
 
@@ -229,7 +237,9 @@ impl Delivery {
     /// Settles or extends a delivery for its handler. The deliveries in flight bound the queue.
     pub(super) fn conclude(&self, how: Settlement) {
         if self.mark(&how).is_ok() {
-            self.settler.lane.push(self.settled(how), SETTLE_BYTES, None);
+            // Nobody misses the result of a release: the event may have gone to another already.
+            let note = matches!(how, Settlement::Release).then(|| answer().0);
+            self.settler.lane.push(self.settled(how), SETTLE_BYTES, note);
         }
     }
 
@@ -263,82 +273,107 @@ impl Deref for Delivery {
     }
 }
 
+/// A settlement under way, and true once it is stored: else the delivery can be settled again.
+struct Unsettled(Arc<AtomicBool>, bool);
+
+impl Drop for Unsettled {
+    fn drop(&mut self) {
+        self.0.store(self.1, Ordering::Release);
+    }
+}
+
 type SettleCallback = Option<Teller<()>>;
 
 /// Stores the settlements of one consumer.
 pub(super) struct Settler {
     pub lane: Arc<Batcher<Settle, SettleCallback, ()>>,
-    troubles: Arc<SettleFailures>,
     pub store: Arc<SettlementStore>,
 }
 
-/// The calls that store settlements.
+/// The calls of a consumer that fetch, and that store settlements.
 pub(super) struct SettlementStore {
-    pub home: Arc<dyn Home>,
-    pub stream: String,
-    pub consumer: String,
-    runner: Arc<Runner>,
-    /// False: an outage is waited out.
-    has_ended: AtomicBool,
-    stops: Wakers,
+    reads: Reads,
+    stream: String,
+    consumer: String,
+    /// Notified of acks that came too late.
+    late: Box<dyn Fn(u64) + Send + Sync>,
+    state: Mutex<SettleState>,
+    wakers: Wakers,
 }
 
-/// Failures of settlements in the background.
-#[derive(Default)]
-struct SettleFailures {
-    /// Returned to the next caller.
-    error: Mutex<Option<Error>>,
-    stale: AtomicU64,
+struct SettleState {
+    /// True: an outage is waited out, and not reported.
+    is_patient: bool,
+    /// An attempt is to be made now that an outage has delayed.
+    is_requested: bool,
+    /// Attempts that an outage has ended, and the error of the last one.
+    failures: (u64, Option<HomeError>),
+    /// Of settlements in the background. Returned to the next caller.
+    error: Option<HomeError>,
+    stale: u64,
 }
 
 impl Settler {
-    /// A settler that waits an outage out, or reports it.
-    pub fn new(
-        home: &Arc<dyn Home>,
-        stream: &str,
-        consumer: &str,
-        runner: &Arc<Runner>,
-        is_patient: bool,
-    ) -> Arc<Self> {
-        let store = Arc::new(SettlementStore {
-            home: Arc::clone(home),
-            stream: stream.to_owned(),
-            consumer: consumer.to_owned(),
-            runner: Arc::clone(runner),
-            has_ended: AtomicBool::new(!is_patient),
-            stops: Wakers::default(),
-        });
-        let troubles = Arc::<SettleFailures>::default();
-        let (noted, stores) = (Arc::clone(&troubles), Arc::clone(&store));
+    pub fn new(reads: &Reads, stream: &str, consumer: &str, late: Box<dyn Fn(u64) + Send + Sync>) -> Arc<Self> {
+        let (is_patient, failures) = (reads.on_outage.is_some(), (0, None));
+        let state = SettleState { is_patient, is_requested: false, failures, error: None, stale: 0 };
+        let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
+        let (state, wakers) = (Mutex::new(state), Wakers::default());
+        let store = Arc::new(SettlementStore { reads: reads.clone(), stream, consumer, late, state, wakers });
+        let (stores, notes) = (Arc::clone(&store), Arc::clone(&store));
         let store_batch = move |settled| stores.store(settled);
-        let lane =
-            Batcher::new(SETTLED_MAX, store_batch, move |callbacks, results| noted.note(callbacks, results), None);
-        Arc::new(Self { lane, troubles, store })
+        let ended = move |callbacks, results| notes.note(callbacks, results);
+        Arc::new(Self { lane: Batcher::new(SETTLED_MAX, store_batch, ended, None), store })
     }
 
     /// Gives up what an outage holds back.
     pub fn end(&self) {
-        self.store.has_ended.store(true, Ordering::Release);
-        self.store.stops.wake();
+        self.store.state.lock().is_patient = false;
+        self.store.wakers.wake();
     }
 
     /// Fails once after acks that could not be stored.
-    pub fn check(&self) -> Result<(), Error> {
-        self.troubles.error.lock().take().map_or(Ok(()), Err)
+    pub fn check(&self) -> HomeResult<()> {
+        self.store.state.lock().error.take().map_or(Ok(()), Err)
     }
 
     pub fn stale(&self) -> u64 {
-        self.troubles.stale.load(Ordering::Relaxed)
+        self.store.state.lock().stale
     }
 
-    /// Waits until everything is stored.
-    pub fn flushed(self: &Arc<Self>) -> Pending<()> {
-        let settler = Arc::clone(self);
-        Pending::new(poll_fn(move |context| settler.lane.poll_idle(context).map(|()| settler.check())))
+    /// Number of attempts that an outage has ended.
+    pub fn failures(&self) -> u64 {
+        self.store.state.lock().failures.0
+    }
+
+    /// Waits until everything is stored, for so long at most. Fails if an outage ends the next
+    /// attempt.
+    pub fn flushed(self: &Arc<Self>, within: Option<Duration>) -> Pending<()> {
+        let delay = within.map(|time| Delay::begin(&self.store.reads.runner, time));
+        let (settler, seen) = (Arc::clone(self), self.failures());
+        self.store.state.lock().is_requested = true;
+        self.store.wakers.wake();
+        Pending::new(poll_fn(move |context| {
+            settler.store.wakers.add(context.waker());
+            let is_late = delay.as_ref().is_some_and(|delay| delay.is_over(context));
+            if settler.lane.poll_idle(context).is_ready() || is_late {
+                return Poll::Ready(settler.check().map_err(Error::from));
+            }
+            match &settler.store.state.lock().failures {
+                (count, Some(error)) if *count > seen => Poll::Ready(Err(error.clone().into())),
+                _ => Poll::Pending,
+            }
+        }))
     }
 }
 
 impl SettlementStore {
+    /// Fetches at most so many deliveries, and waits for the first one.
+    pub fn fetch(&self, max_messages: u32, wait_us: u64) -> PendingAnswer<Vec<home::Delivery>> {
+        let fetch = Fetch { max_messages, max_bytes: PAGE_BYTES, wait_us };
+        pending_answer::fetch(&self.reads.home, &self.stream, &self.consumer, fetch)
+    }
+
     fn store(self: &Arc<Self>, settled: Vec<Settle>) -> Answer<Vec<HomeResult<()>>> {
         let (teller, stored) = answer();
         let this = Arc::clone(self);
@@ -349,30 +384,34 @@ impl SettlementStore {
     async fn attempts(&self, settled: Vec<Settle>) -> HomeResult<Vec<HomeResult<()>>> {
         let mut pauses = RetryPause::default();
         loop {
-            let result = self.home.settle(&self.stream, &self.consumer, settled.clone()).await;
-            let is_passing = result.as_ref().is_err_and(|error| !is_final(error));
-            if !is_passing || self.has_ended.load(Ordering::Acquire) {
-                return result;
+            let result = self.reads.home.settle(&self.stream, &self.consumer, settled.clone()).await;
+            match result {
+                Err(error) if !is_final(&error) && self.state.lock().is_patient => {
+                    let failures = &mut self.state.lock().failures;
+                    *failures = (failures.0 + 1, Some(error));
+                }
+                result => return result,
             }
-            let pause = pauses.begin(&self.runner);
+            self.wakers.wake();
+            let pause = pauses.begin(&self.reads.runner);
             poll_fn(|context| {
-                self.stops.add(context.waker());
-                let is_over = pause.is_over(context) || self.has_ended.load(Ordering::Acquire);
-                if is_over { Poll::Ready(()) } else { Poll::Pending }
+                self.wakers.add(context.waker());
+                let state = &mut *self.state.lock();
+                let is_due = std::mem::take(&mut state.is_requested) || !state.is_patient || pause.is_over(context);
+                if is_due { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
         }
     }
-}
 
-impl SettleFailures {
     fn note(&self, callbacks: Vec<SettleCallback>, results: Results<()>) {
+        let mut late = 0;
         match results {
             Ok(results) => {
                 for (callback, result) in callbacks.into_iter().zip(results) {
                     match callback {
                         Some(callback) => drop(callback.tell(result)),
-                        None => drop(result.map_err(|_| self.stale.fetch_add(1, Ordering::Relaxed))),
+                        None => late += u64::from(result.is_err()),
                     }
                 }
             }
@@ -380,8 +419,12 @@ impl SettleFailures {
                 for callback in callbacks.into_iter().flatten() {
                     drop(callback.tell(Err(error.clone())));
                 }
-                *self.error.lock() = Some(error.into());
+                self.state.lock().error = Some(error);
             }
+        }
+        if late > 0 {
+            self.state.lock().stale += late;
+            (self.late)(late);
         }
     }
 }

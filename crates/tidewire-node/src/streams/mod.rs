@@ -47,6 +47,7 @@ mod consumer;
 mod durable;
 mod errors;
 mod event;
+mod fetcher;
 mod home_request;
 mod home_server;
 mod home_slot;
@@ -78,6 +79,8 @@ pub use bucket::{Bucket, BucketOptions, Entry, Watch};
 pub use consumer::{Consumer, ConsumerOptions};
 pub use durable::{DurableHandler, find_stream};
 pub use event::{DeadEvent, Delivery, Event};
+pub use fetcher::outage::OnOutage;
+pub use fetcher::{Reader, Reads, Timeout};
 pub use home_server::HomeServer;
 pub use home_slot::HomeSlot;
 pub(crate) use lease::acquire;
@@ -117,7 +120,7 @@ const HOLD: &str = "hold";
 const END_WAIT: &str = "end_wait";
 /// How long one call waits for events or changes at most; then it is made again. The end of a wait
 /// is heard of.
-const LONG_WAIT_US: u64 = 600_000_000;
+pub(crate) const LONG_WAIT: Duration = Duration::from_secs(600);
 /// The same for a lease.
 const ACQUIRE_WAIT_US: u64 = 4_000_000;
 /// Limits of the events and entries of one call, and of their bytes.
@@ -138,11 +141,11 @@ impl Node {
     /// # Cancel safety
     /// Nothing is lost if it is dropped. The same holds for all calls that only read.
     pub fn stream(&self, name: &str) -> Pending<Stream> {
-        let (home, runner, name) = (self.own_or_hub(), Arc::clone(&self.core().runner), name.to_owned());
-        let info = home.stream_info(&name);
+        let (reads, name) = (self.reads(), name.to_owned());
+        let info = reads.home.stream_info(&name);
         Pending::new(async move {
             info.await?;
-            Ok(Stream::new(home, runner, &name))
+            Ok(Stream::new(reads, &name))
         })
     }
 
@@ -157,16 +160,20 @@ impl Node {
     /// # Cancel safety
     /// If it is dropped, the stream may have been made.
     pub fn stream_with(&self, name: &str, options: StreamOptions) -> Pending<Stream> {
-        let home = self.own_or_hub();
         let settings = match options.settings(name) {
             Ok(settings) => settings,
             Err(error) => return Pending::failed(error),
         };
-        let (made, runner, name) = (home.create_stream(settings), Arc::clone(&self.core().runner), name.to_owned());
+        let (reads, name) = (self.reads(), name.to_owned());
+        let made = reads.home.create_stream(settings);
         Pending::new(async move {
             made.await?;
-            Ok(Stream::new(home, runner, &name))
+            Ok(Stream::new(reads, &name))
         })
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::new(self.own_or_hub(), &self.core().runner)
     }
 
     /// The state of every stream, by name.
@@ -188,11 +195,11 @@ impl Node {
     /// # Cancel safety
     /// Nothing is lost if it is dropped.
     pub fn bucket(&self, name: &str) -> Pending<Bucket> {
-        let (home, name) = (self.own_or_hub(), name.to_owned());
-        let info = home.bucket_info(&name);
+        let (reads, name) = (self.reads(), name.to_owned());
+        let info = reads.home.bucket_info(&name);
         Pending::new(async move {
             info.await?;
-            Ok(Bucket::new(home, &name))
+            Ok(Bucket::new(reads, &name))
         })
     }
 
@@ -204,11 +211,11 @@ impl Node {
     /// # Cancel safety
     /// If it is dropped, the bucket may have been made.
     pub fn bucket_with(&self, name: &str, options: BucketOptions) -> Pending<Bucket> {
-        let home = self.own_or_hub();
-        let (made, name) = (home.create_bucket(options.settings(name)), name.to_owned());
+        let reads = self.reads();
+        let (made, name) = (reads.home.create_bucket(options.settings(name)), name.to_owned());
         Pending::new(async move {
             made.await?;
-            Ok(Bucket::new(home, &name))
+            Ok(Bucket::new(reads, &name))
         })
     }
 

@@ -24,7 +24,7 @@ use super::schedule::ScheduleMap;
 use super::serial_queue::SerialQueue;
 use super::wire::{self, AckResult, Each};
 use super::wire_maps::{self, BucketMap, ConsumerMap, StreamMap};
-use super::{CALL, END_WAIT, LONG_WAIT_US, SERVICE, errors};
+use super::{CALL, END_WAIT, LONG_WAIT, SERVICE, errors, micros};
 use crate::calls::call::Call;
 use crate::calls::client::{Client, DEFAULT_TIMEOUT};
 use crate::error::Error;
@@ -234,7 +234,7 @@ fn closed(place: &str) -> HomeError {
 
 /// A call waits for so long at most.
 fn bounded(wait_us: u64) -> u64 {
-    wait_us.min(LONG_WAIT_US)
+    wait_us.min(micros(LONG_WAIT))
 }
 
 impl Home for HubHome {

@@ -1,15 +1,16 @@
 //! Replays: the events of a stream, page by page, without stored state.
 
 use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use tidewire_backend::home::{Answer, Home, Page, Read, Start};
+use tidewire_backend::home::{Home, HomeError, HomeResult, Page, Read, Start};
 
 use super::event::Event;
-use super::{LONG_WAIT_US, PAGE, PAGE_BYTES, patterns, texts_of};
+use super::fetcher::{Fetcher, Reader, Reads, Timeout};
+use super::{PAGE, PAGE_BYTES, patterns, texts_of};
 use crate::error::Error;
 use crate::pending::wait;
 
@@ -64,13 +65,14 @@ pub struct Replay {
     stream: Arc<str>,
     read: Result<Read, Error>,
     ready: VecDeque<Event>,
-    pending: Option<Answer<Page>>,
+    fetcher: Fetcher<Page>,
     follows: bool,
     is_over: bool,
 }
 
 impl Replay {
-    pub(super) fn new(home: &Arc<dyn Home>, stream: &Arc<str>, options: ReadOptions) -> Self {
+    /// A replay in a storage backend that another part of the process owns.
+    pub fn of(reads: &Reads, stream: &str, options: ReadOptions) -> Self {
         let ReadOptions { start, stop, filter, follows } = options;
         let read = patterns("filter", &filter).map(|filter| Read {
             start,
@@ -78,10 +80,15 @@ impl Replay {
             filter,
             max_messages: PAGE,
             max_bytes: PAGE_BYTES,
-            wait_us: if follows { LONG_WAIT_US } else { 0 },
+            wait_us: 0,
         });
-        let (home, stream) = (Arc::clone(home), Arc::clone(stream));
-        Self { home, stream, read, ready: VecDeque::new(), pending: None, follows, is_over: false }
+        let (home, stream, fetcher) = (Arc::clone(&reads.home), stream.into(), reads.fetcher());
+        Self { home, stream, read, ready: VecDeque::new(), fetcher, follows, is_over: false }
+    }
+
+    /// The next event, if it is here.
+    pub fn take(&mut self) -> Option<Event> {
+        self.ready.pop_front()
     }
 
     /// Waits for the next event. None: there are no more.
@@ -106,36 +113,34 @@ impl Replay {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Event, Error>>> {
-        loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Poll::Ready(Some(Ok(event)));
-            }
-            if self.is_over {
-                return Poll::Ready(None);
-            }
-            let read = match &mut self.read {
-                Ok(read) => read,
-                Err(error) => {
-                    self.is_over = true;
-                    return Poll::Ready(Some(Err(error.clone())));
-                }
+        let result = ready!(self.poll_ready(context, None));
+        self.is_over |= result.is_err();
+        let error = |error: HomeError| self.read.as_ref().err().cloned().unwrap_or_else(|| error.into());
+        Poll::Ready(result.map_err(error).map(|_| self.ready.pop_front()).transpose())
+    }
+}
+
+impl Reader for Replay {
+    fn poll_ready(&mut self, context: &Context<'_>, mut timeout: Option<&mut Timeout>) -> Poll<HomeResult<bool>> {
+        while self.ready.is_empty() && !self.is_over {
+            let read = self.read.as_mut().map_err(|error| HomeError::from(error.clone()))?;
+            // The first page of new events only tells the position, which has to survive an outage.
+            let waits = self.follows && read.start != Start::New;
+            let begin = |wait_us| {
+                let read = Read { wait_us: if waits { wait_us } else { 0 }, ..read.clone() };
+                self.home.read(&self.stream, read).into()
             };
-            let pending = self.pending.get_or_insert_with(|| self.home.read(&self.stream, read.clone()));
-            let page = std::task::ready!(Pin::new(pending).poll(context));
-            self.pending = None;
-            match page {
-                Ok(page) => {
-                    read.start = Start::Sequence(page.next);
-                    let stopped = read.stop.is_some_and(|stop| page.next > stop);
-                    self.is_over = stopped || (!self.follows && page.next > page.last);
-                    self.ready.extend(page.events.into_iter().map(Event::new));
-                }
-                Err(error) => {
-                    self.is_over = true;
-                    return Poll::Ready(Some(Err(error.into())));
-                }
-            }
+            let Some(page) = ready!(self.fetcher.poll(context, &mut timeout, begin))? else { break };
+            read.start = Start::Sequence(page.next);
+            let is_stopped = read.stop.is_some_and(|stop| page.next > stop);
+            self.is_over = is_stopped || (!self.follows && page.next > page.last);
+            self.ready.extend(page.events.into_iter().map(Event::new));
         }
+        Poll::Ready(Ok(!self.ready.is_empty()))
+    }
+
+    fn give_back(&mut self) {
+        self.fetcher.cancel();
     }
 }
 

@@ -7,13 +7,13 @@ use tidewire_backend::home::{Ack, Compact, ConsumerInfo, Full, Home, Purge, Stre
 use tidewire_proto::generated::errors::ErrorCode;
 
 use super::consumer::{Consumer, ConsumerOptions};
+use super::fetcher::Reads;
 use super::message::Message;
 use super::publish_queue::{PublishQueue, WAITING_MAX};
 use super::publisher::Publisher;
 use super::replay::{ReadOptions, Replay};
 use super::{answered, micros, patterns, texts_of};
 use crate::error::Error;
-use crate::node::core::Runner;
 use crate::pending::Pending;
 
 /// Messages of one batch, at most.
@@ -87,17 +87,15 @@ impl StreamOptions {
 #[derive(Clone, derive_more::Debug)]
 #[debug("Stream({name:?})")]
 pub struct Stream {
-    home: Arc<dyn Home>,
-    /// For the timeouts of consumers.
-    runner: Arc<Runner>,
+    reads: Reads,
     name: Arc<str>,
     queue: PublishQueue,
 }
 
 impl Stream {
-    pub(super) fn new(home: Arc<dyn Home>, runner: Arc<Runner>, name: &str) -> Self {
-        let queue = PublishQueue::new(Arc::clone(&home), name, None);
-        Self { home, runner, name: name.into(), queue }
+    pub(super) fn new(reads: Reads, name: &str) -> Self {
+        let queue = PublishQueue::new(Arc::clone(&reads.home), name, None);
+        Self { reads, name: name.into(), queue }
     }
 
     /// Its name.
@@ -105,8 +103,15 @@ impl Stream {
         &self.name
     }
 
+    /// The same stream, whose consumers and replays wait outages of the storage backend out, in
+    /// place of failing. Acks of an outage are stored after it. `notify` gets the error of an
+    /// outage when the wait begins, and None when it is over.
+    pub fn on_outage(&self, notify: impl Fn(Option<&Error>) + Send + Sync + 'static) -> Self {
+        Self { reads: self.reads.on_outage(notify), ..self.clone() }
+    }
+
     pub(super) fn home(&self) -> &dyn Home {
-        &*self.home
+        &*self.reads.home
     }
 
     /// Stores a message. The message is on its way when this returns. Messages that follow before
@@ -139,7 +144,7 @@ impl Stream {
     /// # Errors
     /// [`Error`] with `invalid_argument` if the window is out of range.
     pub fn publisher(&self, window: usize) -> Result<Publisher, Error> {
-        Publisher::new(&self.home, &self.name, window, None)
+        Publisher::new(&self.reads.home, &self.name, window, None)
     }
 
     /// Stores up to 1,000 messages together, all or none. Returns their acks in the order of the
@@ -168,7 +173,7 @@ impl Stream {
         if messages.is_empty() {
             return Pending::ready(Vec::new());
         }
-        let stored = self.home.publish(&self.name, messages, true);
+        let stored = self.reads.home.publish(&self.name, messages, true);
         Pending::new(async move {
             let mut acks = Vec::new();
             for (number, result) in stored.await?.into_iter().enumerate() {
@@ -196,17 +201,17 @@ impl Stream {
             Err(error) => return Pending::failed(error),
         };
         let most = settings.max_in_flight;
-        let made = self.home.create_consumer(&self.name, settings);
-        let (home, runner, stream) = (Arc::clone(&self.home), Arc::clone(&self.runner), Arc::clone(&self.name));
+        let made = self.reads.home.create_consumer(&self.name, settings);
+        let (reads, stream) = (self.reads.clone(), Arc::clone(&self.name));
         Pending::new(async move {
             let info = made.await?;
-            Ok(Consumer::new(&home, &runner, &stream, &info.settings.name, most))
+            Ok(Consumer::of(&reads, &stream, &info.settings.name, most, |_| ()))
         })
     }
 
     /// Reads its events without stored state: a replay.
     pub fn read(&self, options: ReadOptions) -> Replay {
-        Replay::new(&self.home, &self.name, options)
+        Replay::of(&self.reads, &self.name, options)
     }
 
     /// The state of the stream.
@@ -214,7 +219,7 @@ impl Stream {
     /// # Errors
     /// Awaiting it fails with `not_found` if it was deleted.
     pub fn info(&self) -> Pending<StreamInfo> {
-        answered(self.home.stream_info(&self.name))
+        answered(self.reads.home.stream_info(&self.name))
     }
 
     /// The state of its consumers, by name: depth, lag, deliveries in flight, dead letters.
@@ -222,7 +227,7 @@ impl Stream {
     /// # Errors
     /// As for [`info`](Stream::info).
     pub fn consumers(&self) -> Pending<Vec<ConsumerInfo>> {
-        answered(self.home.list_consumers(&self.name))
+        answered(self.reads.home.list_consumers(&self.name))
     }
 
     /// Removes all events. Returns how many. Sequences are never used again.
@@ -265,7 +270,7 @@ impl Stream {
     }
 
     fn purged(&self, purge: Purge) -> Pending<u64> {
-        answered(self.home.purge(&self.name, purge))
+        answered(self.reads.home.purge(&self.name, purge))
     }
 
     /// Deletes it with its consumers and dead letters.
@@ -276,6 +281,6 @@ impl Stream {
     /// # Cancel safety
     /// If it is dropped, the stream may have been deleted.
     pub fn delete(&self) -> Pending<()> {
-        answered(self.home.delete_stream(&self.name))
+        answered(self.reads.home.delete_stream(&self.name))
     }
 }

@@ -3,24 +3,24 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
-use std::task::{Context, Poll};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use tidewire_backend::home::pending_answer::{self, PendingAnswer};
-use tidewire_backend::home::{self, Fault, Fetch, Home, HomeError, Settlement};
+use tidewire_backend::home::{self, Fault, Home, HomeError, Settlement};
 use tidewire_core::stream::subscription::{Delivery as Key, Options, Outcome, Subscription, Verdict};
 use tidewire_engine::EngineHandle;
 use tidewire_engine::raw::Mutex;
 
 use super::errors::is_final;
-use super::event::{Delivery, SettlementStore, Settler};
-use super::{PAGE, PAGE_BYTES, micros};
-use crate::delay::{Delay, Recurrence, RetryPause};
+use super::event::{Delivery, Settler};
+use super::fetcher::outage::{OnOutage, Outage};
+use super::fetcher::{Fetcher, Reads};
+use super::{PAGE, micros};
+use crate::delay::Recurrence;
 use crate::node::Node;
-use crate::node::core::{Core, Runner};
+use crate::node::core::Runner;
 use crate::node::options::Log;
 use crate::pending::Wakers;
 
@@ -35,8 +35,6 @@ pub struct SubscriptionOptions {
     pub max_in_flight: u32,
     /// The ack wait of the consumer.
     pub ack_wait_us: u64,
-    /// How long one fetch waits at most.
-    pub wait: Duration,
 }
 
 /// Runs the workers of a subscription.
@@ -85,33 +83,13 @@ impl State {
 }
 
 /// State of the task that fetches.
-struct Fetcher {
+struct Fetches {
     settler: Arc<Settler>,
     handler: Box<dyn DeliveryHandler>,
-    /// The node whose hub has the storage backend.
-    node: Option<Weak<Core>>,
-    pending: Option<PendingAnswer<Vec<home::Delivery>>>,
+    fetcher: Fetcher<Vec<home::Delivery>>,
     extension: Recurrence,
-    pause: Option<Delay>,
-    retries: RetryPause,
-    /// True if there was no link to the hub at the last look.
-    was_lost: bool,
     /// False from a fetch that brought events until everything is settled.
     was_idle: bool,
-    /// Reported count of events that were handled too late.
-    stale: u64,
-}
-
-impl Fetcher {
-    /// Looks at the link to the hub: a restored link ends the pause.
-    fn look_at_link(&mut self, context: &Context<'_>) {
-        let Some(core) = self.node.as_ref().and_then(Weak::upgrade) else { return };
-        core.rejoined.add(context.waker());
-        let is_joined = core.link.joined().is_some();
-        if std::mem::replace(&mut self.was_lost, !is_joined) && is_joined {
-            self.pause = None;
-        }
-    }
 }
 
 impl DurableSubscription {
@@ -170,25 +148,27 @@ impl DurableSubscription {
         node: Option<&Node>,
         handler: Box<dyn DeliveryHandler>,
     ) {
-        let node = node.map(|node| Arc::downgrade(node.core()));
-        let settler = Settler::new(&home, stream, consumer, &self.runner, true);
-        let settler = Arc::clone(self.settler.get_or_init(|| settler));
-        let mut fetcher = Fetcher {
-            settler,
-            handler,
-            node,
-            pending: None,
-            extension: Recurrence::default(),
-            pause: None,
-            retries: RetryPause::default(),
-            was_lost: false,
-            was_idle: true,
-            stale: 0,
+        let (log, late_log, title) = (Arc::clone(&self.log), Arc::clone(&self.log), self.options.title.clone());
+        let late_title = title.clone();
+        let notify: OnOutage = Arc::new(move |error| {
+            if let Some(error) = error {
+                log(&format!("{title}: its events can't be fetched, and it tries again: {error}"));
+            }
+        });
+        let late = move |count| {
+            let fix = "they were delivered again; allow more with ack_wait";
+            late_log(&format!("{late_title}: {count} events were handled too late: {fix}"));
         };
+        let reads = Reads::new(home, &self.runner);
+        let reads = Reads { node: node.map(|node| Arc::downgrade(node.core())), on_outage: Some(notify), ..reads };
+        let settler = Settler::new(&reads, stream, consumer, Box::new(late));
+        let settler = Arc::clone(self.settler.get_or_init(|| settler));
+        let fetcher = Fetcher::new(Outage::new(reads, |error| !is_final(error)));
+        let mut fetches = Fetches { settler, handler, fetcher, extension: Recurrence::default(), was_idle: true };
         let this = Arc::clone(self);
         self.runner.spawn(Box::pin(async move {
             this.runner.beat();
-            poll_fn(|context| this.poll(&mut fetcher, context)).await;
+            poll_fn(|context| this.poll(&mut fetches, context)).await;
             this.over();
         }));
     }
@@ -264,39 +244,39 @@ impl DurableSubscription {
     }
 
     /// Fetches and extends. Ready once it has drained, and everything is settled.
-    fn poll(self: &Arc<Self>, fetcher: &mut Fetcher, context: &mut Context<'_>) -> Poll<()> {
+    fn poll(self: &Arc<Self>, fetches: &mut Fetches, context: &mut Context<'_>) -> Poll<()> {
         self.wakers.add(context.waker());
-        fetcher.look_at_link(context);
-        self.troubles(fetcher);
-        let fetches = self.poll_fetches(fetcher, context);
-        let is_settled = fetcher.settler.lane.poll_idle(context).is_ready();
+        self.troubles(fetches);
+        let has_drained = self.poll_fetches(fetches, context);
+        let is_settled = fetches.settler.lane.poll_idle(context).is_ready();
         let (is_idle, is_over) = {
             let state = self.state.lock();
             (is_settled && state.machine.counts() == (0, 0), state.is_over)
         };
-        if is_over || (fetches.is_ready() && is_settled) {
+        if is_over || (has_drained.is_ready() && is_settled) {
             return Poll::Ready(());
         }
-        if is_idle && !std::mem::replace(&mut fetcher.was_idle, true) {
+        if is_idle && !std::mem::replace(&mut fetches.was_idle, true) {
             self.tell();
         }
         Poll::Pending
     }
 
-    fn poll_fetches(self: &Arc<Self>, fetcher: &mut Fetcher, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_fetches(self: &Arc<Self>, fetches: &mut Fetches, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let is_draining = self.state.lock().is_draining;
-            if is_draining && fetcher.pending.take().is_some() {
+            if is_draining && fetches.fetcher.is_fetching() {
+                fetches.fetcher.cancel();
                 // Events on their way go back as the fetch is dropped.
                 self.state.lock().machine.fetched(&[], 0);
             }
-            self.extend(fetcher, context);
-            if !is_draining && fetcher.pause.as_ref().is_some_and(|pause| !pause.is_over(context)) {
-                return Poll::Pending;
-            }
-            fetcher.pause = None;
-            if fetcher.pending.is_none() {
-                let credit = {
+            self.extend(fetches, context);
+            let mut credit = 0;
+            if !fetches.fetcher.is_fetching() {
+                if !is_draining && !fetches.fetcher.outage.is_due(context) {
+                    return Poll::Pending;
+                }
+                credit = {
                     let state = &mut *self.state.lock();
                     if state.machine.is_over() && state.workers == 0 {
                         return Poll::Ready(());
@@ -307,46 +287,31 @@ impl DurableSubscription {
                 if credit == 0 {
                     return Poll::Pending;
                 }
-                let wait_us = micros(self.options.wait);
-                let fetch = Fetch { max_messages: credit, max_bytes: PAGE_BYTES, wait_us };
-                let SettlementStore { home, stream, consumer, .. } = &*fetcher.settler.store;
-                fetcher.pending = Some(pending_answer::fetch(home, stream, consumer, fetch));
             }
-            let Some(pending) = &mut fetcher.pending else { continue };
-            let Poll::Ready(fetched) = Pin::new(pending).poll(context) else { return Poll::Pending };
-            fetcher.pending = None;
-            match fetched {
-                Ok(fetched) => {
-                    fetcher.retries = RetryPause::default();
-                    self.fetched(fetcher, fetched);
-                }
+            let store = &fetches.settler.store;
+            match ready!(fetches.fetcher.poll_once(context, None, |wait_us| store.fetch(credit, wait_us))) {
+                Ok(fetched) => self.fetched(fetches, fetched.unwrap_or_default()),
                 Err(error) => {
-                    self.fetched(fetcher, Vec::new());
-                    self.failed(fetcher, &error);
+                    self.fetched(fetches, Vec::new());
+                    self.failed(fetches, &error);
                 }
             }
         }
     }
 
     /// Reports failures of settlements.
-    fn troubles(&self, fetcher: &mut Fetcher) {
+    fn troubles(&self, fetches: &mut Fetches) {
         let title = &self.options.title;
-        if let Err(error) = fetcher.settler.check() {
+        if let Err(error) = fetches.settler.check() {
             (self.log)(&format!("{title}: its settlements are not stored, and their events come again: {error}"));
-        }
-        let stale = fetcher.settler.stale();
-        if stale > fetcher.stale {
-            let fix = "they were delivered again; allow more with ack_wait";
-            (self.log)(&format!("{title}: {} events were handled too late: {fix}", stale - fetcher.stale));
-            fetcher.stale = stale;
         }
     }
 
     /// Queues fetched events, and starts workers for them.
-    fn fetched(self: &Arc<Self>, fetcher: &mut Fetcher, fetched: Vec<home::Delivery>) {
-        fetcher.was_idle &= fetched.is_empty();
+    fn fetched(self: &Arc<Self>, fetches: &mut Fetches, fetched: Vec<home::Delivery>) {
+        fetches.was_idle &= fetched.is_empty();
         self.fetched.fetch_add(fetched.len() as u64, Ordering::Relaxed);
-        let fetched: Vec<_> = fetched.into_iter().map(|raw| Arc::new(Delivery::new(raw, &fetcher.settler))).collect();
+        let fetched: Vec<_> = fetched.into_iter().map(|raw| Arc::new(Delivery::new(raw, &fetches.settler))).collect();
         let (workers, back) = {
             let state = &mut *self.state.lock();
             let now_us = state.now_us();
@@ -361,28 +326,24 @@ impl DurableSubscription {
         self.give_back(&back);
         if workers > 0 {
             let worker = |_| DeliveryWorker { subscription: Arc::clone(self), delivery: None, has_left: false };
-            fetcher.handler.start((0..workers).map(worker).collect());
+            fetches.handler.start((0..workers).map(worker).collect());
         }
     }
 
     /// After a fetch that failed: it is made again after a while, unless that makes no sense.
-    fn failed(&self, fetcher: &mut Fetcher, error: &HomeError) {
-        let title = &self.options.title;
-        if is_final(error) {
-            if !self.state.lock().is_draining {
-                (self.log)(&format!("{title}: it handles no more events: {error}"));
-            }
-            return self.drain();
+    fn failed(&self, fetches: &mut Fetches, error: &HomeError) {
+        if fetches.fetcher.outage.outlasts(error) {
+            return;
         }
-        if fetcher.retries.is_first() {
-            (self.log)(&format!("{title}: its events can't be fetched, and it tries again: {error}"));
+        if !self.state.lock().is_draining {
+            (self.log)(&format!("{}: it handles no more events: {error}", self.options.title));
         }
-        fetcher.pause = Some(fetcher.retries.begin(&self.runner));
+        self.drain();
     }
 
     /// Extends the ack wait of queued events, and schedules the next extension.
-    fn extend(&self, fetcher: &mut Fetcher, context: &Context<'_>) {
-        fetcher.extension.poll(&self.runner, context, || {
+    fn extend(&self, fetches: &mut Fetches, context: &Context<'_>) {
+        fetches.extension.poll(&self.runner, context, || {
             let (due, wait) = {
                 let state = &mut *self.state.lock();
                 let now_us = state.now_us();

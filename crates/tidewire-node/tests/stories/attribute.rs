@@ -32,7 +32,7 @@ impl Shop {
         Ok(format!("{count} {}", r#type))
     }
 
-    #[method(name = "who", visibility = "private")]
+    #[method(name = "who", visibility = "private", prompt)]
     async fn who_asks(self: Arc<Self>, call: Context) -> Result<(String, String), Failure> {
         Ok((call.node().to_owned(), call.method().to_owned()))
     }
@@ -112,8 +112,8 @@ fn docs_of_functions_are_told_to_others() {
     assert!(
         sell.parameters["properties"].get("type").is_some() && sell.parameters["properties"].get("count").is_some()
     );
-    assert!(methods["numbers"].stream && !methods["who"].stream);
-    assert_eq!(methods["who"].visibility, Visibility::Private);
+    assert!(methods["numbers"].stream && !methods["who"].stream && !sell.prompt);
+    assert_eq!((methods["who"].visibility, methods["who"].prompt), (Visibility::Private, true));
 }
 
 struct Wrong;

@@ -179,6 +179,11 @@ fn a_service_of_rust_runs_commands_with_reports_keys_and_retries() {
     let (books, mut begun) = Books::new();
     let worker = join(&place.hub, "worker");
     worker.serve(books.service()).wait().expect("it is served");
+    let listed =
+        in_time(place.node.services()).into_iter().find(|service| service.name == "books").expect("it is listed");
+    let told: Vec<_> = listed.commands.iter().map(|one| (&*one.name, one.exclusive.as_deref(), one.retries)).collect();
+    assert_eq!(told, [("reindex", Some("key"), 3), ("audit", None, 1), ("slow", None, 0)]);
+    assert!(listed.commands[0].parameters["properties"]["shard"].is_object());
     let commands = place.node.commands();
     let keyed = || StartOptions::default().key("north");
     let runs: Vec<_> =

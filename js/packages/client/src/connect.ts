@@ -3,7 +3,7 @@
  * entry names, such as esbuild, and that count bytes.
  */
 import type { ConnectOptions } from "./connect_options.js";
-import { join, type Node } from "./node.js";
+import { Node } from "./node.js";
 import { shellOf } from "./platform/platform.js";
 import { open } from "./platform/socket.js";
 
@@ -15,7 +15,7 @@ import { open } from "./platform/socket.js";
  * reached; Unauthorized, NameTaken or VersionMismatch if it refuses.
  */
 export function connect(url: string, options: ConnectOptions = {}): Promise<Node> {
-	return join(shellOf(open), url, options);
+	return Node.join(shellOf(open), url, options);
 }
 
 export type { ConnectOptions, Node };

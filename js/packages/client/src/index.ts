@@ -10,6 +10,7 @@ export type {
 	AnyService,
 	Call,
 	Client,
+	Command,
 	Items,
 	Method,
 	UntypedClient,

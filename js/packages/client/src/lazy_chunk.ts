@@ -13,6 +13,6 @@ export { connect } from "./connect.js";
 export { Directory } from "./discovery/directory.js";
 export { watchServices } from "./discovery/service_watch.js";
 export { Incoming } from "./services/inbound.js";
-export { Clock, Commands, Home, Lease, Store } from "./streams/store.js";
+export { Clock, Commands, Lease, Store } from "./streams/store.js";
 
 addRareKinds(RARE_KINDS);

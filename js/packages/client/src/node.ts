@@ -76,8 +76,13 @@ export class Node {
 		};
 		this.runtime = new Runtime(shell, url, link, this.events);
 		this.presence = new Presence(this.runtime);
-		const load = (): Promise<Incoming> => this.answering();
-		this.clients = new Clients(this.runtime, this.presence, () => this.incoming?.references, load);
+		this.clients = new Clients(
+			this.runtime,
+			this.presence,
+			() => this.incoming?.references,
+			() => this.answering(),
+		);
+		this.clients.start = async (...args) => (await this.commands()).start(...args);
 	}
 
 	/** @internal */
@@ -341,9 +346,8 @@ export class Node {
 
 	/** The commands of the hub: long work that is started, followed, and found again by its id. */
 	async commands(): Promise<Commands> {
-		const { Clock, Commands } = await import("./lazy_chunk.js");
-		const { shell } = this.runtime;
-		return new Commands(this, new Clock(this.runtime), () => randomName(shell) + randomName(shell));
+		const { Commands } = await import("./lazy_chunk.js");
+		return new Commands(this, this.runtime);
 	}
 
 	/**
@@ -359,9 +363,8 @@ export class Node {
 	}
 
 	private async stores(): Promise<Store> {
-		const { Home, Store } = await import("./lazy_chunk.js");
-		const { shell } = this.runtime;
-		this.store ??= new Store(new Home(this, () => shell.now()), () => randomName(shell));
+		const { Store } = await import("./lazy_chunk.js");
+		this.store ??= new Store(this, this.runtime.shell);
 		return this.store;
 	}
 

@@ -1,11 +1,13 @@
 /** Commands that a node of Python does, and leases, at a hub with a data folder. */
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { after, before, describe } from "node:test";
 import {
 	CallCancelled,
+	type Command,
 	connect,
 	InvalidArgument,
 	LeaseLost,
@@ -18,12 +20,14 @@ import {
 	SettingsDiffer,
 	typeOf,
 } from "tidewire";
-import { Hub, Peer } from "./python.js";
+import { Hub, Peer, PYTHON } from "./python.js";
 
 interface Books {
 	go_on(): Promise<void>;
 	mend(): Promise<void>;
 	start(command: string, args: readonly unknown[], id: string): Promise<string>;
+	reindex: Command<[shard: number | bigint, name?: string], Quote>;
+	close_year: Command<[year: number | bigint], string>;
 }
 
 interface Quote {
@@ -111,6 +115,18 @@ describe("a hub with a data folder, for commands and leases", { timeout: 120_000
 		assert.equal(await python.start("close_year", [2030], "close-2030"), "close-2030");
 		const second = await commands.start<string>("books", "close_year", [2030], { id: "close-2030" });
 		assert.equal(await second.result(), "2030 is closed");
+	});
+
+	test("a client starts commands by their names, with the types that the hub has for them", async () => {
+		const books = node.client<Books>("books");
+		const run = await books.reindex.with({ key: "shard-9", id: "typed" }).start(9, named({ name: "west" }));
+		const { symbol, qty }: Quote = await run.result();
+		assert.deepEqual([run.id, symbol, qty, (await run.info()).key], ["typed", "west", 9, "shard-9"]);
+		const year: string = await (await books.close_year.start(2031)).result();
+		assert.equal(year, "2031 is closed");
+		const text = execFileSync(PYTHON, ["-m", "tidewire", "generate", "ts", "--url", hub.url], { encoding: "utf8" });
+		assert.match(text, /import type \{ Command \} from "tidewire";/);
+		assert.match(text, /\treindex: Command<\[shard: number \| bigint, name\?: string\], Quote>;/);
 	});
 
 	test("what is cancelled has no result", async () => {

@@ -126,6 +126,7 @@ def method(
     timeout: float | None = None,
     visibility: str | None = None,
     safe: bool = False,
+    prompt: bool = False,
 ) -> Marker: ...
 
 
@@ -138,6 +139,7 @@ def method(
     timeout: float | None = None,
     visibility: str | None = None,
     safe: bool = False,
+    prompt: bool = False,
 ) -> Any:
     """Mark a method of a service as one that can be called. Generators, plain or async, are
     streams.
@@ -150,6 +152,8 @@ def method(
         visibility: Allowed callers, if fewer than those of the service: "node", "private" or
             "public".
         safe: True if it changes nothing: a GET of HTTP may call it, and it is idempotent.
+        prompt: True if it returns messages for a language model: a text, a picture, or a list of
+            them and of dicts with ``role`` and ``content``. MCP clients get it as a prompt.
 
     Raises:
         InvalidArgument: if the marked object is not a function. Other errors are raised when
@@ -157,7 +161,7 @@ def method(
     """
 
     def mark(function: Any) -> Any:
-        _marks_for(function, "method").append(MethodMark(name, idempotent, timeout, visibility, safe))
+        _marks_for(function, "method").append(MethodMark(name, idempotent, timeout, visibility, safe, prompt))
         return function
 
     return mark if function is None else mark(function)

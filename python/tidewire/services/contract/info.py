@@ -32,6 +32,7 @@ class MethodInfo(_Info):
         visibility: Allowed callers: "node", "private" or "public".
         notes: Remarks that the schemas can't express, such as types without a schema.
         safe: True if it changes nothing, so that a GET of HTTP may call it.
+        prompt: True if its result is messages for a language model: MCP clients get it as a prompt.
     """
 
     name: str
@@ -44,6 +45,7 @@ class MethodInfo(_Info):
     visibility: str = "private"
     notes: tuple[str, ...] = ()
     safe: bool = False
+    prompt: bool = False
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ class MethodMark:
     timeout: float | None = None
     visibility: str | None = None
     safe: bool = False
+    prompt: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,9 +124,11 @@ class Method:
             found.append(visibility_problem(f"{title}: visibility", mark.visibility))
         if mark.timeout is not None:
             found.append(timeout_problem(f"{title}: timeout", mark.timeout))
-        for option, value in (("idempotent", mark.idempotent), ("safe", mark.safe)):
+        for option, value in (("idempotent", mark.idempotent), ("safe", mark.safe), ("prompt", mark.prompt)):
             if not isinstance(value, bool):
                 found.append(f"{title}: {option}: {short(value)} is not allowed: give True or False")
+        if mark.prompt is True and self.function.streams:
+            found.append(f"{title}: prompt: a stream is not allowed: return a text or a list of messages")
         return [problem for problem in found if problem is not None] + function_problems(title, self.function)
 
     def _described(self, visibility: str) -> MethodInfo:
@@ -141,6 +144,7 @@ class Method:
             visibility,
             tuple(dict.fromkeys(writer.notes)),
             self.mark.safe,
+            self.mark.prompt,
         )
 
 

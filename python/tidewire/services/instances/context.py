@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from tidewire._runtime.task import RunningTask, check_report, running_task
+from tidewire._trace_context import running
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ fences: dict[tuple[str, str], Callable[[], int]] = {}
 """What gives the fencing token of an instance, by its service and id, for those of which one is
 active at a time.
 """
-
-running: ContextVar[AnyRunning | None] = ContextVar("tidewire_call", default=None)
-"""The call that this code belongs to."""
 
 
 class CallContext:

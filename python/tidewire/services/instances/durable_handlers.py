@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tidewire._binding import ChangeCounter
 from tidewire._log import log
 from tidewire._node.ledger import Ledger
+from tidewire._runtime import steps
 from tidewire._runtime.blocking_portal import LoopCall
 from tidewire._runtime.current import running_loop
 from tidewire.services.contract import type_hints
@@ -157,21 +158,18 @@ class DurableHandlers:
         self.opening.cancel()
         if drain:
             self._drain()
-            await self._over(until)
+            await steps.awaited(self.over(until))
         self._cut()
         last = monotonic() + _LAST_S
-        await self._over(last if until is None else max(last, until))
+        await steps.awaited(self.over(last if until is None else max(last, until)))
         for one in self._handlings:
             one.end()
         node = self._node
         node._waits_for = [one for one in node._waits_for if one is not self]
         node._at_goodbye = [hook for hook in node._at_goodbye if hook != self.leave]
 
-    async def ended(self) -> None:
+    def over(self, until: float | None) -> Steps[None]:
         """Wait until they have ended, and what they gave back is stored."""
-        await self._over(None)
-
-    async def _over(self, until: float | None) -> None:
         while True:
             seen = self.rests.count
             if all(one.is_over for one in self._handlings):
@@ -179,7 +177,7 @@ class DurableHandlers:
             left_s = None if until is None else until - monotonic()
             if left_s is not None and left_s <= 0:
                 return
-            await self._node._engine.changed(self.rests, seen, left_s)
+            yield self._node._engine.changed(self.rests, seen, left_s)
 
     def _drain(self) -> None:
         for one in self._handlings:

@@ -8,7 +8,7 @@ import copy
 from typing import TYPE_CHECKING, TypeAlias
 
 from tidewire._binding import InboundCallRun
-from tidewire.services.instances import context
+from tidewire._trace_context import running
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -56,7 +56,7 @@ class InboundCall:
     def enter(self) -> Token[AnyRunning | None]:
         """Say that the handler begins on this thread. ``leave`` takes what this returns."""
         self.begun = True
-        return context.running.set(self)
+        return running.set(self)
 
     def enter_task(self) -> Token[AnyRunning | None]:
         """Say that the handler begins in this task, which ``cancel`` cancels."""
@@ -70,7 +70,7 @@ class InboundCall:
         calls.
         """
         task, self._task = self._task, None
-        context.running.reset(token)
+        running.reset(token)
         if self._interrupted and task is not None:
             task.uncancel()
 

@@ -35,52 +35,6 @@ fn whole(lease: &Lease, run_us: u64) -> Completion {
     }
 }
 
-/// Ranges of a campaign on some workers that run in step, as (worker, count, seconds it took).
-fn ranges(runs: u64, workers: u64, run_us: u64) -> Vec<(u64, u32)> {
-    let mut ledger = running(Terms { runs, ..Terms::default() });
-    let mut free_at: Vec<u64> = vec![0; workers as usize];
-    let mut held: Vec<Option<Lease>> = vec![None; workers as usize];
-    let mut given = Vec::new();
-    while !ledger.state().ended() {
-        let which = (0..free_at.len()).min_by_key(|&which| free_at[which]).unwrap();
-        let now = at(free_at[which]);
-        if let Some(lease) = held[which].take() {
-            ledger.complete(now, &lease, &whole(&lease, run_us)).unwrap();
-        }
-        match ledger.claim(now, which as u64, &[]) {
-            Claim::Lease(lease) => {
-                given.push((which as u64, lease.count));
-                free_at[which] += u64::from(lease.count) * run_us;
-                held[which] = Some(lease);
-            }
-            Claim::Wait { .. } => free_at[which] += 1_000,
-            Claim::Ended(_) => break,
-        }
-    }
-    let (last, first) = (free_at.iter().max().unwrap(), free_at.iter().min().unwrap());
-    assert!(last - first <= 25_000.max(run_us), "workers end together: {free_at:?}");
-    given
-}
-
-#[test]
-fn a_range_grows_to_a_fifth_of_a_second_and_shrinks_at_the_end() {
-    let counts: Vec<u32> = ranges(100_000, 1, 20).into_iter().map(|(_, count)| count).collect();
-    assert_eq!(counts[..6], [1, 8, 64, 512, 4_096, 10_000]);
-    assert!(counts.iter().all(|count| *count <= 10_000));
-    assert!(*counts.last().unwrap() <= 250, "the last takes 5 ms: {counts:?}");
-    assert!(counts.len() < 40, "{counts:?}");
-}
-
-#[test]
-fn workers_end_together_whatever_runs_take() {
-    for run_us in [1, 20, 1_050, 90_000, 700_000] {
-        for workers in [2, 3, 8] {
-            let given = ranges(4_000.min(400_000_000 / run_us), workers, run_us);
-            assert!(given.iter().all(|(_, count)| u64::from(*count) * run_us <= 200_000.max(run_us)), "{given:?}");
-        }
-    }
-}
-
 #[test]
 fn a_gap_after_the_last_lease_is_no_work() {
     let mut ledger = running(Terms { runs: 2, ..Terms::default() });

@@ -40,15 +40,6 @@ fn each_is_tried_once_and_then_the_quickest_gets_the_calls() {
 }
 
 #[test]
-fn one_that_nothing_is_known_of_is_tried_once_at_a_time() {
-    let mut two = balancer(&["a", "b"]);
-    take(&mut two, &[("a", 10_000)]);
-    assert_eq!(chosen(&mut two, QUICKEST, 1), "b");
-    two.began("b");
-    assert!((0..10).all(|_| chosen(&mut two, QUICKEST, 1) == "a"));
-}
-
-#[test]
 fn the_quickest_is_found_again_when_it_changes() {
     let mut three = balancer(&["a", "b", "c"]);
     let policy = Policy::LowestLatency { explore: 0.1 };

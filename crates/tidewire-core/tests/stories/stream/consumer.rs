@@ -72,22 +72,6 @@ impl DerefMut for Told {
 }
 
 #[test]
-fn an_ack_that_is_late_counts_until_the_event_goes_out_again() {
-    let mut consumer = Told::new(Options { backoff_us: Vec::new(), ..options() });
-    for sequence in 1..=2 {
-        consumer.offer(sequence, true, None, 0);
-    }
-    assert_eq!(consumer.take(0).len(), 2);
-    consumer.tick(30 * SECOND);
-    assert_eq!(consumer.settle(1, 1, Settlement::Ack, 31 * SECOND), Ok(()));
-    assert_eq!(consumer.take(31 * SECOND), [(2, 2)]);
-    assert_eq!(consumer.settle(2, 1, Settlement::Ack, 32 * SECOND), Err(Stale));
-    assert_eq!(consumer.settle(2, 2, Settlement::Ack, 32 * SECOND), Ok(()));
-    assert_eq!(consumer.settle(2, 2, Settlement::Ack, 32 * SECOND), Err(Stale), "acked twice");
-    assert_eq!(consumer.settle(9, 1, Settlement::Ack, 32 * SECOND), Err(Stale), "never delivered");
-}
-
-#[test]
 fn events_that_no_handler_began_come_again_uncounted() {
     let mut consumer = Told::new(Options { by_key: true, max_deliver: 1, ..options() });
     for sequence in 1..=2 {

@@ -290,11 +290,13 @@ export class Invocation implements Promise<unknown>, AsyncIterable<unknown> {
 	/** True if the program has awaited it, or reads it. */
 	private isTaken = false;
 
-	/** @param isStream True if it is certainly a stream, and is made when it is read. */
+	/**
+	 * @param run Makes the call, for one value or for items.
+	 * @param isStream True if it is certainly a stream, and is made when it is read.
+	 */
 	constructor(
 		private readonly runtime: Runtime,
-		private readonly value: () => Promise<unknown>,
-		private readonly items: () => Promise<Reader<unknown>>,
+		private readonly run: (isStream: boolean) => Promise<unknown>,
 		isStream = false,
 	) {
 		if (!isStream) {
@@ -305,7 +307,7 @@ export class Invocation implements Promise<unknown>, AsyncIterable<unknown> {
 	}
 
 	private make(): Promise<unknown> {
-		this.made ??= this.value();
+		this.made ??= this.run(false);
 		return this.made;
 	}
 
@@ -338,6 +340,6 @@ export class Invocation implements Promise<unknown>, AsyncIterable<unknown> {
 
 	[Symbol.asyncIterator](): Reader<unknown> {
 		this.isTaken = true;
-		return lazyReader(this.runtime.shell, this.items);
+		return lazyReader(this.runtime.shell, () => this.run(true) as Promise<Reader<unknown>>);
 	}
 }

@@ -2,6 +2,7 @@
 
 import type { Reader } from "../iterators/page_reader.js";
 import type { CallOptions, Named } from "../options.js";
+import type { CommandRun, StartOptions } from "../streams/commands.js";
 
 /**
  * A call that gives one value. It is made once, at the end of the running turn of the program, also
@@ -50,6 +51,18 @@ export type Method<F, P extends object = AnyNames> = F extends (...args: infer A
 			: Call<Awaited<R>>
 	: never;
 
+/** A command of a service, as `tidewire generate ts` writes it: it is started, not called. */
+export interface Command<A extends readonly unknown[] = readonly unknown[], R = unknown> {
+	/**
+	 * Starts the command, with its arguments by position, or the last ones by name.
+	 *
+	 * @throws As {@link Commands.start} does.
+	 */
+	start(...args: A | [...First<Required<ByPosition<A>>>, Named<AnyNames>]): Promise<CommandRun<R>>;
+	/** The same command with the options of its start. */
+	with(options: StartOptions): Pick<Command<A, R>, "start">;
+}
+
 /** Any service: its methods take and give values of unknown types. */
 export interface AnyService {
 	// Both: the caller awaits it, or reads it.
@@ -64,6 +77,10 @@ export type Client<T = AnyService> = [T] extends [string]
 		: {
 				readonly [K in keyof T as T[K] extends (...args: never[]) => unknown ? K : never]: Method<T[K], NamesOf<T, K>>;
 			} & {
+				readonly [K in keyof T as T[K] extends { with(options: StartOptions): { start(...args: never[]): unknown } }
+					? K
+					: never]: T[K];
+			} & {
 				/** The same client, whose calls are made otherwise. */
 				with(options: CallOptions): Client<T>;
 			};
@@ -72,7 +89,7 @@ export type Client<T = AnyService> = [T] extends [string]
 export type UntypedClient<Names extends string = string> = {
 	with(options: CallOptions): UntypedClient<Names>;
 } & {
-	readonly [K in Names]: (...args: unknown[]) => Call<unknown> & Items<unknown>;
+	readonly [K in Names]: ((...args: unknown[]) => Call<unknown> & Items<unknown>) & Command;
 };
 
 /** Answer of one instance to a call of all instances. */

@@ -3,11 +3,11 @@
 import type { Directory } from "../discovery/directory.js";
 import { InvalidArgument } from "../generated/errors.js";
 import { ASK_TIMEOUT_MS } from "../generated/limits.js";
-import type { Reader } from "../iterators/page_reader.js";
 import type { Presence } from "../link/presence.js";
 import type { Runtime } from "../link/runtime.js";
 import type { References } from "../objects/references.js";
 import { argumentsOf, type CallOptions, checkOptions, choiceOf, headerFields, laneOf, shown } from "../options.js";
+import type { Commands, StartOptions } from "../streams/commands.js";
 import { checkSubject, NAME, serviceSubject } from "../subjects/subjects.js";
 import { Unloaded } from "../values/reader.js";
 import { NORMAL } from "../wire/frames.js";
@@ -23,6 +23,8 @@ export class Clients {
 	/** Has a call pass the interceptors, and makes it. */
 	private chain = (call: OutgoingCall, make: Next): unknown => make(call);
 	private list: Directory | undefined;
+	/** Starts a command of a service; the node sets it. */
+	declare start: Commands["start"];
 
 	/**
 	 * @param references What goes by reference; undefined while its code is not loaded.
@@ -70,11 +72,14 @@ export class Clients {
 	private method(service: string, method: string, options: CallOptions): (...args: unknown[]) => Invocation {
 		const { site } = this;
 		let known: Plan | undefined;
-		return (...args) => {
+		const start = (given?: StartOptions) => ({
+			start: (...args: unknown[]) => this.start(service, method, args, given),
+		});
+		const call = (...args: unknown[]): Invocation => {
 			known ??= planOf(service, method, options);
 			const part = site.nested();
 			const own = part(known);
-			const run = (isStream: boolean): unknown =>
+			const run = (isStream: boolean) =>
 				this.chain({ service, method, args, options, isStream }, ({ args: sent, options: given }) => {
 					const plan = given === options ? own : part(planOf(service, method, checkOptions(given)));
 					const value = argumentsOf(sent);
@@ -83,13 +88,10 @@ export class Clients {
 						: given.policy === "all"
 							? this.directory().then((directory) => directory.callAll(plan, method, value, given))
 							: callValue(site, plan, value);
-				});
-			return new Invocation(
-				site.runtime,
-				() => run(false) as Promise<unknown>,
-				() => run(true) as Promise<Reader<unknown>>,
-			);
+				}) as Promise<unknown>;
+			return new Invocation(site.runtime, run);
 		};
+		return Object.assign(call, start(), { with: start });
 	}
 
 	/** How many entries of the hub's lists of services were skipped. */

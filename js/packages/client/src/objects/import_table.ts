@@ -146,8 +146,7 @@ export class ImportTable {
 			const value = argumentsOf(args);
 			return new Invocation(
 				this.runtime,
-				async () => callValue(this.site, plan(), value),
-				async () => new ItemReader(this.site, plan(), value),
+				async (isStream) => (isStream ? new ItemReader(this.site, plan(), value) : callValue(this.site, plan(), value)),
 				streams,
 			);
 		};

@@ -17,6 +17,8 @@ export interface MethodOptions {
 	readonly stream?: boolean | undefined;
 	/** True if the method may be called again after an unknown outcome. */
 	readonly idempotent?: boolean | undefined;
+	/** True if the result is messages for a language model: MCP clients get it as a prompt. */
+	readonly prompt?: boolean | undefined;
 	/** Milliseconds that a call may take where its caller says nothing. */
 	readonly timeout?: number | undefined;
 	readonly visibility?: Visibility | undefined;

@@ -8,8 +8,8 @@ const CONTEXT = /^(tw-trace|trace(parent|state)|baggage)$/;
 
 /**
  * Makes the plan of a call a part of the call that the running code handles: it ends with that, has
- * at most the time that is left of it, and carries its trace context. After the answer only the trace is
- * left.
+ * at most the time that is left of it, and carries its trace context. After the answer only the
+ * trace context is left.
  */
 export function nested(): (plan: Plan) => Plan {
 	const handled = handledCall.getStore();

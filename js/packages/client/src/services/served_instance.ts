@@ -44,7 +44,16 @@ export interface ServiceHandle {
 	[Symbol.asyncDispose](): Promise<void>;
 }
 
-const METHOD_NAMES = { description: 0, parameters: 0, result: 0, stream: 0, idempotent: 0, timeout: 0, visibility: 0 };
+const METHOD_NAMES = {
+	description: 0,
+	parameters: 0,
+	result: 0,
+	stream: 0,
+	idempotent: 0,
+	prompt: 0,
+	timeout: 0,
+	visibility: 0,
+};
 const LIMIT_NAMES = { concurrency: 0, waiting: 0, streams: 0 };
 const TEXT_NAMES = { description: 0, visibility: 0, instance: 0, version: 0, metadata: 0, methods: 0 };
 const LIMIT_MAX = 10_000;
@@ -147,6 +156,7 @@ function method(bound: Bound, options: MethodOptions, visibility: string, withSc
 		result: withSchemas ? (options.result ?? {}) : {},
 		stream: bound.streams,
 		idempotent: options.idempotent ?? false,
+		prompt: options.prompt ?? false,
 		timeout: options.timeout === undefined ? null : options.timeout / 1000,
 		visibility,
 		notes: [],

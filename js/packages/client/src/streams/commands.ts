@@ -4,11 +4,13 @@
  */
 import type { TidewireError } from "../error.js";
 import { CallCancelled, InvalidArgument, RemoteError, WorkerLost } from "../generated/errors.js";
+import type { Runtime } from "../link/runtime.js";
 import type { Node } from "../node.js";
 import { checkNames, type Priority, shown, splitArguments } from "../options.js";
+import { randomName } from "../platform/shell.js";
 import { readValue } from "../values/reader.js";
 import { writeValue } from "../values/writer.js";
-import type { Clock } from "./clock.js";
+import { Clock } from "./clock.js";
 import { explained, WAIT_US } from "./home.js";
 
 const SERVICE = "tidewire-commands";
@@ -108,11 +110,15 @@ interface Service {
 /** The commands of a hub; `await node.commands()` gives them. */
 export class Commands {
 	/** @internal */
+	readonly clock: Clock;
+
+	/** @internal */
 	constructor(
 		private readonly node: Pick<Node, "client">,
-		private readonly clock: Clock,
-		private readonly unique: () => string,
-	) {}
+		private readonly runtime: Runtime,
+	) {
+		this.clock = new Clock(runtime);
+	}
 
 	/**
 	 * Starts a command. When this returns it is stored, as durably as a message of a stream; an
@@ -137,9 +143,9 @@ export class Commands {
 		const [positional, byName = {}] = splitArguments(args);
 		const data = writeValue([positional, byName], undefined, `${service}.${command}`);
 		checkNames("start", options, { key: 0, id: 0, priority: 0 });
-		const { key = null, id = this.unique(), priority = "normal" } = options;
+		const { key = null, id = randomName(this.runtime.shell, 12), priority = "normal" } = options;
 		const started = this.service().start(service, command, data, key, id, priority);
-		return new CommandRun<T>(this, await explained(started), this.clock);
+		return new CommandRun<T>(this, await explained(started));
 	}
 
 	/**
@@ -147,7 +153,7 @@ export class Commands {
 	 * it is used.
 	 */
 	find<T = unknown>(id: string): CommandRun<T> {
-		return new CommandRun<T>(this, id, this.clock);
+		return new CommandRun<T>(this, id);
 	}
 
 	/**
@@ -184,7 +190,6 @@ export class CommandRun<T = unknown> {
 	constructor(
 		private readonly commands: Commands,
 		readonly id: string,
-		private readonly clock: Clock,
 	) {}
 
 	/**
@@ -253,7 +258,7 @@ export class CommandRun<T = unknown> {
 		if (!(error as Partial<TidewireError>).retryable) {
 			throw error;
 		}
-		await this.clock.pause(PAUSE_MS, signal);
+		await this.commands.clock.pause(PAUSE_MS, signal);
 	}
 
 	/** State of the command. */

@@ -3,22 +3,26 @@
  * with commands and leases, when it is first asked for one of them.
  */
 import { InvalidArgument } from "../generated/errors.js";
+import type { Node } from "../node.js";
 import { checkNames, shown } from "../options.js";
+import { randomName, type Shell } from "../platform/shell.js";
 import { Bucket, type BucketInfo, type BucketSettings, bucketInfo } from "./bucket.js";
-import { type Home, microseconds, oneOf } from "./home.js";
+import { Home, microseconds, oneOf } from "./home.js";
 import { Stream, type StreamInfo, type StreamSettings, streamInfo } from "./stream.js";
 
 export { Clock } from "./clock.js";
 export { Commands } from "./commands.js";
-export { Home } from "./home.js";
 export { Lease } from "./lease.js";
 
 export class Store {
-	/** @param unique Gives a unique name. */
-	constructor(
-		private readonly home: Home,
-		private readonly unique: () => string,
-	) {}
+	private readonly home: Home;
+	/** Gives a unique name. */
+	private readonly unique: () => string;
+
+	constructor(node: Node, shell: Shell) {
+		this.home = new Home(node, () => shell.now());
+		this.unique = () => randomName(shell);
+	}
 
 	async stream<T>(name: string, settings: StreamSettings | undefined): Promise<Stream<T>> {
 		if (settings === undefined) {
