@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def check_versions(tag: str | None) -> tuple[str, list[str]]:
-    """Compare each stated version with that of the workspace, in Cargo.toml."""
+    """Compare each stated version with that of the workspace, and with the page of versions."""
     workspace = toml("Cargo.toml")["workspace"]
     version: str = workspace["package"]["version"]
     stated = dict(versions_of_crates(workspace))
@@ -77,7 +77,12 @@ def check_versions(tag: str | None) -> tuple[str, list[str]]:
     if tag is not None:
         stated["the tag"] = tag.removeprefix("v")
     problems = [f"{where}: {found}, not {version}" for where, found in stated.items() if found != version]
-    if "version" not in toml("python/pyproject.toml")["project"].get("dynamic", []):
+    project = toml("python/pyproject.toml")["project"]
+    page = (ROOT / "docs/reference/compatibility.md").read_text(encoding="utf-8")
+    facts = [*(f"| `{extra}` |" for extra in project["optional-dependencies"]), project["requires-python"].strip(">=")]
+    facts += [workspace["package"]["rust-version"], f"version of {version}"]
+    problems += [f"docs/reference/compatibility.md: no {fact!r}" for fact in facts if fact not in page]
+    if "version" not in project.get("dynamic", []):
         problems.append("python/pyproject.toml: the version must be dynamic, so that it is that of Cargo.toml")
     return version, problems
 
