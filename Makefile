@@ -271,6 +271,12 @@ crates-check: ## Package each crate as it would be published, and build it from 
 	$(call say,packages of the crates)
 	@cargo package --quiet --workspace --exclude tidewire-python --exclude tidewire-testkit --exclude tidewire-examples
 
+.PHONY: packages-check
+packages-check: .make/wheel .make/local-wheel .make/js $(if $(shell command -v go),.make/go/bin/actionlint) ## Versions, contents and sizes of all packages, the base install, and the release workflow (a minute after the wheel)
+	$(call say,packages of a release)
+	@cd js && npm run --silent build
+	@.make/wheel/bin/python tools/packages_check.py
+
 .PHONY: deny
 deny: .make/cargo-deny ## Known faults, licences and sources of Rust dependencies (deny.toml; fetches the list of faults)
 	$(call say,dependencies of the crates)
@@ -337,6 +343,10 @@ clean: ## Remove what was built
 	@$(PYTHON) -m venv $@
 	@$@/bin/python -m pip install --quiet --disable-pip-version-check -r tools/requirements-docs.txt
 	@touch $@
+
+.make/go/bin/actionlint: | .make
+	$(call say,actionlint)
+	@GOBIN=$(abspath $(@D)) go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 .make/deploy: tools/requirements-deploy.txt | .make
 	$(call say,packages for the check of the deployment)

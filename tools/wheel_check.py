@@ -5,7 +5,8 @@ environments of CPython 3.11 to 3.13.
 python tools/wheel_check.py            builds into dist/, checks, and tries with each Python of this
 machine python tools/wheel_check.py 3.11 3.13  tries with these alone python tools/wheel_check.py
 --short    builds the wheel from the artifacts of the tests, and tries it with this interpreter
-alone
+alone python tools/wheel_check.py --try FILE  tries a wheel or sdist with this interpreter, and runs
+a part of the tests with what was installed
 
 Interpreters are looked for on PATH and below ~/.pyenv. Exits 1 if something fails, or no
 interpreter was found; one that is missing is named. The wheel is built with zig as its C compiler
@@ -48,6 +49,14 @@ METADATA = (
     "Requires-Python",
     "Summary",
 )
+# A part of the tests that needs the extra `test` and no server: a minute.
+TESTS = (
+    "tests/engine/test_actors.py",
+    "tests/engine/test_subjects_and_timers.py",
+    "tests/services/test_services.py",
+    "tests/links/test_link_subjects.py",
+    "tests/streams/test_open_by_name.py",
+)
 NOT_SHIPPED = re.compile(r"__pycache__|tidewire_bench|(^|/)tests?/|\.rs$|\.so\.dbg$")
 
 PROGRAM = """
@@ -82,6 +91,8 @@ if __name__ == "__main__":
 def main() -> int:
     if sys.argv[1:] == ["--short"]:
         return short()
+    if sys.argv[1:2] == ["--try"]:
+        return try_built(Path(sys.argv[2]).resolve())
     wanted = sys.argv[1:] or list(VERSIONS)
     found = {version: interpreter(version) for version in wanted}
     wheel, sdist = build()
@@ -113,6 +124,36 @@ def short() -> int:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         attempt(version, sys.executable, str(wheel), Path(made) / "environment")
     return 1 if problems else 0
+
+
+def try_built(package: Path) -> int:
+    """Try what was built elsewhere, for this system. The tests import the installed package: their
+    folder is copied without the sources beside it.
+    """
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    with tempfile.TemporaryDirectory(prefix="tidewire-try-") as made:
+        environment = Path(made) / "environment"
+        attempt(version, sys.executable, str(package), environment)
+        for part in ("python/tests", "python/pyproject.toml", "tools"):
+            (Path(made) / part).parent.mkdir(exist_ok=True)
+            copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
+            copy(ROOT / part, Path(made) / part)
+        own = str(environment / "bin" / "python")
+        run(
+            [
+                own,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                f"{package}[test]",
+                "pytest-xdist>=3.6",
+            ]
+        )
+        run([str(environment / "bin" / "pytest"), *TESTS], Path(made) / "python")
+    print(f"CPython {version}: {len(TESTS)} files of tests passed with {package.name}")
+    return 0
 
 
 def build() -> tuple[Path, Path]:

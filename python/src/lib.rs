@@ -17,7 +17,8 @@ mod values;
 
 use pyo3::prelude::*;
 
-#[pymodule]
+// Not tried without the interpreter lock: a free-threaded interpreter turns the lock on for it.
+#[pymodule(gil_used = true)]
 fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     interpreter::fork_count::count()?;
     interpreter::once::fill_foreign(module.py())?;

@@ -12,12 +12,12 @@ use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
-use rustix::pipe::{PipeFlags, pipe_with};
 use tidewire_engine::External;
 use tidewire_engine::raw::Mutex;
 
 use crate::interpreter::asyncio::running_loop;
 use crate::interpreter::once::{Once, intern};
+use crate::interpreter::wait::nonblocking_pipe;
 use crate::pending::Pending;
 
 /// Most completions that one pass of the loop handles before other callbacks get their turn.
@@ -297,7 +297,7 @@ pub struct Bridge {
 impl Bridge {
     #[new]
     fn new() -> PyResult<Self> {
-        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(std::io::Error::from)?;
+        let (reader, writer) = nonblocking_pipe()?;
         let line = LoopHandle {
             completed: Mutex::default(),
             externals: Mutex::default(),

@@ -13,7 +13,15 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
+
+/// A pipe that neither blocks nor reaches programs that this process starts: its reader and writer.
+pub fn nonblocking_pipe() -> std::io::Result<(OwnedFd, OwnedFd)> {
+    let (reader, writer) = std::io::pipe()?;
+    // Not by `pipe2`, which Apple systems lack.
+    rustix::io::ioctl_fionbio(&reader, true)?;
+    rustix::io::ioctl_fionbio(&writer, true)?;
+    Ok((reader.into(), writer.into()))
+}
 
 /// A boxed operation of the engine.
 pub type Operation = Pin<Box<dyn Future<Output = PyResult<Py<PyAny>>> + Send>>;
@@ -123,7 +131,7 @@ impl Drop for BorrowedNotifier {
 
 impl ThreadNotifier {
     fn new() -> PyResult<Self> {
-        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(std::io::Error::from)?;
+        let (reader, writer) = nonblocking_pipe()?;
         Ok(Self { reader, writer, process: std::process::id(), is_broken: AtomicBool::new(false) })
     }
 
