@@ -240,7 +240,7 @@ async def test_the_owner_lets_a_function_go() -> None:
         assert await desk.ring() == 0
         given.dispose()
         assert counts(world.caller) == (0, 0)
-        with pytest.raises(tw.RemoteGone, match="let go"):
+        with pytest.raises(tw.RemoteGone, match="disposed"):
             await desk.ring()
 
 
