@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tidewire.services.instance_transport import Request
 
 _SYSTEM = "tidewire"
+_current = functools.partial(use_span, record_exception=False, set_status_on_exception=False)
 
 
 class Spans:
@@ -48,9 +49,14 @@ class Spans:
         request.headers = {**request.headers, **_fields(span)}
         return span
 
-    def close_call(self, span: Span, error: BaseException | None) -> None:
-        """End the span of a client."""
-        end(span, error)
+    @staticmethod
+    def end(span: Span, error: BaseException | None) -> None:
+        """End a span, with its error if there is one. A reader that leaves a stream is none."""
+        if error is not None and not isinstance(error, GeneratorExit):
+            span.record_exception(error)
+            span.set_attribute("error.type", type(error).__name__)
+            span.set_status(StatusCode.ERROR, f"{type(error).__name__}: {error}")
+        span.end()
 
     def message(self, subject: str, headers: Mapping[str, str] | None) -> dict[str, str]:
         """Return the headers of a message that is published, with the span of its producer."""
@@ -65,11 +71,11 @@ class Spans:
         call, begin = bound.call, functools.partial(self._received, consumes)
 
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            with begin() as span, use_span(span, record_exception=False, set_status_on_exception=False):
+            with begin() as span, _current(span):
                 return await call(*args, **kwargs)
 
         def called(*args: Any, **kwargs: Any) -> Any:
-            with begin() as span, use_span(span, record_exception=False, set_status_on_exception=False):
+            with begin() as span, _current(span):
                 return call(*args, **kwargs)
 
         # The span is current while an item is made, and not while its reader has it.
@@ -79,7 +85,7 @@ class Spans:
                 made = aiter(call(*args, **kwargs))
                 try:
                     while True:
-                        with use_span(span, record_exception=False, set_status_on_exception=False):
+                        with _current(span):
                             try:
                                 item = await anext(made)
                             except StopAsyncIteration:
@@ -94,7 +100,7 @@ class Spans:
                 made = iter(call(*args, **kwargs))
                 try:
                     while True:
-                        with use_span(span, record_exception=False, set_status_on_exception=False):
+                        with _current(span):
                             try:
                                 item = next(made)
                             except StopIteration:
@@ -145,18 +151,9 @@ def _ended(span: Span) -> Iterator[None]:
         error = raised
         raise
     finally:
-        end(span, error)
+        Spans.end(span, error)
         # The traceback keeps this frame.
         del error
-
-
-def end(span: Span, error: BaseException | None) -> None:
-    """End a span, with its error if there is one. A reader that leaves a stream is none."""
-    if error is not None and not isinstance(error, GeneratorExit):
-        span.record_exception(error)
-        span.set_attribute("error.type", type(error).__name__)
-        span.set_status(StatusCode.ERROR, f"{type(error).__name__}: {error}")
-    span.end()
 
 
 def _fields(span: Span) -> dict[str, str]:

@@ -50,11 +50,24 @@ def outgoing(headers: _H) -> dict[str, str] | _H:
     """Return the headers of a call or a request, with the trace context of the code that makes it.
     A header that was given stays.
     """
+    if spans is not None:
+        return _with(spans.current(), headers)
     call = running.get()
-    context = spans.current() if spans is not None else {} if call is None else fields_of(call.request.headers)
-    return headers if not context else context if headers is None else {**context, **headers}
+    return headers if call is None else _with(call.request.trace_fields, headers)
 
 
 def of_message(subject: str, headers: _H) -> dict[str, str] | _H:
     """Return the headers of a message that is published, with its trace context."""
-    return outgoing(headers) if spans is None else spans.message(subject, headers)
+    if spans is not None:
+        return spans.message(subject, headers)
+    call = running.get()
+    return headers if call is None else _with(call.request.trace_fields, headers)
+
+
+def without_context(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers without those of the trace context, which calls inherit by themselves."""
+    return {name: value for name, value in headers.items() if name not in _FIELDS}
+
+
+def _with(context: dict[str, str], headers: _H) -> dict[str, str] | _H:
+    return headers if not context else context if headers is None else {**context, **headers}

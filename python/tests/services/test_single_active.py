@@ -43,6 +43,18 @@ class Matching(tw.Service):
             yield self.name, number
 
 
+class Relay(tw.Service):
+    """Calls with as many headers as are allowed, besides those that it inherits."""
+
+    def __init__(self, node: tw.Node) -> None:
+        self.node = node
+
+    @tw.method
+    async def who(self) -> tuple[str, int]:
+        found: tuple[str, int] = await self.node.client(Matching).with_(headers={f"h{n}": "" for n in range(56)}).who()
+        return found
+
+
 @pytest.mark.promise("P17.52", "P17.54")
 @every_home
 async def test_another_is_active_as_soon_as_one_is_stopped(kind: str, tmp_path: Path) -> None:
@@ -61,7 +73,11 @@ async def test_another_is_active_as_soon_as_one_is_stopped(kind: str, tmp_path: 
         await asyncio.wait_for(first.inside.wait(), PATIENCE)
         stopping = asyncio.ensure_future(served.stop())
         await one.until(lambda now: now["links"]["services"]["matching"] == 2, PATIENCE)
-        meanwhile = [asyncio.ensure_future(two.client(Matching).who()) for _ in range(5)]
+        await two.serve(Relay(two))
+        relay = two.client(Relay).with_(
+            headers={"traceparent": f"00-{'4b' * 16}-{'2a' * 8}-01", "baggage": "shop=north"}
+        )
+        meanwhile = [asyncio.ensure_future(one.who()) for one in (relay, caller, relay, caller)]
         first.going_on.set()
         assert await under_way == "first", "calls that came are finished"
         assert (await stopping).balanced

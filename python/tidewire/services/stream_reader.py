@@ -101,7 +101,7 @@ class _Reading:
         self._done = True
         span, self._span = self._span, None
         if span is not None and _trace_context.spans is not None:
-            _trace_context.spans.close_call(span, error)
+            _trace_context.spans.end(span, error)
         if self._items is not None:
             self._items.close()
         if self._group is not None and self._port is not None:

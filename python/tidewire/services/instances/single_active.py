@@ -16,6 +16,7 @@ from tidewire._binding import ChangeCounter
 from tidewire._log import log
 from tidewire._node.ledger import Ledger
 from tidewire._runtime.blocking_portal import Blocking, LoopCall, blocking
+from tidewire._trace_context import without_context
 from tidewire.errors import LeaseLost, TidewireError
 from tidewire.services.contract.command import Command
 from tidewire.services.contract.declaration import Declaration
@@ -288,7 +289,7 @@ class SingleActive:
             if group is not None and group.has_active:
                 break
             await registry.pause(_LOOK_AGAIN_S, seen)
-        return getattr(self._node.client(self.name).with_(headers=dict(call.headers)), name)
+        return getattr(self._node.client(self.name).with_(headers=without_context(call.headers)), name)
 
 
 class SingleSync(Blocking[SingleActive]):
