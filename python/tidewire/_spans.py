@@ -14,7 +14,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, use_span
 
 from tidewire._binding import __version__
-from tidewire._trace_context import running
+from tidewire._trace_context import outgoing, running
 
 if TYPE_CHECKING:
     from tidewire._runtime.steps import Steps
@@ -45,7 +45,8 @@ class Spans:
 
     def open_call(self, request: Request) -> Span:
         """Begin the span of a client, and let the request carry it."""
-        span = self._tracer.start_span(_title(request), kind=SpanKind.CLIENT, attributes=_rpc(request))
+        parent = _parent(request.headers)
+        span = self._tracer.start_span(_title(request), parent, SpanKind.CLIENT, _rpc(request))
         request.headers = {**request.headers, **_fields(span)}
         return span
 
@@ -60,11 +61,11 @@ class Spans:
 
     def message(self, subject: str, headers: Mapping[str, str] | None) -> dict[str, str]:
         """Return the headers of a message that is published, with the span of its producer."""
-        span = self._tracer.start_span(
-            f"publish {subject}", kind=SpanKind.PRODUCER, attributes=_messaging(subject, "publish", "send")
-        )
+        given = outgoing(headers) or {}
+        attributes = _messaging(subject, "publish", "send")
+        span = self._tracer.start_span(f"publish {subject}", _parent(given), SpanKind.PRODUCER, attributes)
         span.end()
-        return {**(headers or {}), **_fields(span)}
+        return {**given, **_fields(span)}
 
     def handler(self, bound: Bound, *, consumes: bool) -> Callable[..., Any]:
         """Return the function of a method within the span of its server, or of its consumer."""
@@ -160,6 +161,12 @@ def _fields(span: Span) -> dict[str, str]:
     headers: dict[str, str] = {}
     propagate.inject(headers, trace.set_span_in_context(span))
     return headers
+
+
+def _parent(headers: Mapping[str, str]) -> Context | None:
+    """Return the context of headers where no span is current: they were given or inherited."""
+    is_current = trace.get_current_span().get_span_context().is_valid
+    return None if is_current else propagate.extract(headers)
 
 
 def _title(request: Request) -> str:

@@ -50,8 +50,8 @@ def outgoing(headers: _H) -> dict[str, str] | _H:
     """Return the headers of a call or a request, with the trace context of the code that makes it.
     A header that was given stays.
     """
-    if spans is not None:
-        return _with(spans.current(), headers)
+    if spans is not None and (context := spans.current()):
+        return _with(context, headers)
     call = running.get()
     return headers if call is None else _with(call.request.trace_fields, headers)
 

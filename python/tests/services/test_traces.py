@@ -98,6 +98,7 @@ async def main(parent):
                 await shop.serve(orders, visibility="public")
                 assert await asyncio.to_thread(post, http, parent) == 4
                 await orders.shipped.wait()
+                await shop.client("stock").with_(headers={"traceparent": parent}).take("cup")
 """
 
 
@@ -116,7 +117,13 @@ def test_a_request_over_http_and_all_that_it_leads_to_are_one_tree_of_spans() ->
     )
     calls = [(one.replace("server", "client"), one) for one in (fail, parts, take)]
     sent = [(f"publish {name}", f"process {name}") for name in ("news.order", "orders.new")]
-    tree = [("f067aa0ba902b7", order), *calls, *((order, client) for client, _ in calls)]
+    tree = [
+        ("f067aa0ba902b7", order),
+        ("f067aa0ba902b7", "client stock/take"),
+        calls[2],
+        *calls,
+        *((order, client) for client, _ in calls),
+    ]
     tree += [(f"producer {one}", f"consumer {other}") for one, other in sent]
     tree += [(order, f"producer {one}") for one, _ in sent]
     bill = ("producer publish orders/bill", "consumer process orders/bill")
