@@ -88,9 +88,7 @@ export class ImportTable {
 			return proxy;
 		}
 		if (this.holdings.size >= REMOTE_OBJECTS) {
-			throw new LimitExceeded(
-				`remote_objects=${REMOTE_OBJECTS}: so many imports are open: dispose some`,
-			);
+			throw new LimitExceeded(`remote_objects=${REMOTE_OBJECTS}: so many imports are open: dispose some`);
 		}
 		return this.hold(stands);
 	}
