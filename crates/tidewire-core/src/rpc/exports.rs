@@ -30,7 +30,7 @@ pub struct Gone {
 
 /// So much has been given already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display, derive_more::Error)]
-#[display("remote_objects={most}: so many exports are open: dispose some, or give them shorter leases")]
+#[display("remote_objects={most}: so many exports are open: dispose some, or shorten leases")]
 pub struct Full {
     most: usize,
 }

@@ -101,7 +101,7 @@ export class ExportTable {
 	private add(target: object, kind: ReferenceKind, origin: number | undefined, leaseMs: number): Entry {
 		if (this.entries.size >= REMOTE_OBJECTS) {
 			throw new LimitExceeded(
-				`remote_objects=${REMOTE_OBJECTS}: so many exports are open: dispose some, or give them shorter leases`,
+				`remote_objects=${REMOTE_OBJECTS}: so many exports are open: dispose some, or shorten leases`,
 			);
 		}
 		const [title, methods] = given(kind, target);

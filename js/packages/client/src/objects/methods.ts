@@ -69,7 +69,7 @@ export function boundFunction(
 export function boundMethods(target: object, options: Readonly<Record<string, MethodOptions>>): Map<string, Bound> {
 	if (typeof target === "function") {
 		throw new InvalidArgument(
-			"a function has no methods: give an object of functions, such as { add }, or an instance, such as new Pricing()",
+			"a function has no methods: give an object of functions, such as { add }, or an instance of a class",
 		);
 	}
 	const found = new Map<string, Bound>();
