@@ -35,7 +35,7 @@ install: install-place .make/local-wheel ## Install the wheel and the command ti
 	@'$(PREFIX)/bin/python' -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/local/*.whl
 	@'$(PREFIX)/bin/python' -m pip install --quiet --disable-pip-version-check "$$(ls $(CURDIR)/dist/local/*.whl)[cli]"
 	@'$(PREFIX)/bin/tidewire' doctor >/dev/null || { '$(PREFIX)/bin/tidewire' doctor; exit 1; }
-	@printf 'installed: %s\n' '$(PREFIX)/bin/tidewire'
+	@printf 'installed: %s\nto use it in this shell: . %s\n' '$(PREFIX)/bin/tidewire' '$(PREFIX)/bin/activate'
 
 # Before anything is built.
 .PHONY: install-place
@@ -45,7 +45,7 @@ install-place:
 		|| { echo "PREFIX: $(PREFIX) has other files: name a new folder, or a virtual environment"; exit 1; }
 
 .PHONY: demo
-demo: .make/extension .make/flights ## Build, and run the demonstrations: the flights, the desk of agents, the campaigns, the orders, and the clerk
+demo: .make/extension .make/flights ## Build, and run the demonstrations: the flights, the desk of agents, the campaigns, the orders, the clerk, and the sites
 	$(call say,running the demonstration: a year of flights in one process and in three)
 	@$(BIN)/python examples/flights/main.py --processes
 	$(call say,running the demonstration: a desk of agents)
@@ -58,12 +58,19 @@ demo: .make/extension .make/flights ## Build, and run the demonstrations: the fl
 	@$(BIN)/python examples/orders/main.py
 	$(call say,running the demonstration: a team of agents that is killed in the middle of its conversation)
 	@$(BIN)/python examples/clerk/main.py
-	@printf 'to watch the flights in a browser, and be asked what they are to do: make live\n'
+	$(call say,running the demonstration: a burst that spills over to another site which is killed)
+	@$(BIN)/python examples/two_sites/main.py
+	@printf 'to watch the flights in a browser, and be asked what they are to do: make live\nto see all of it in the console of a hub: make console\n'
 
 .PHONY: live
 live: .make/extension .make/flights .make/js ## Build, and serve a page that shows the flights as they leave (examples/live)
 	@cd js && npm run --silent build
 	@$(BIN)/python examples/live/main.py
+
+.PHONY: console
+console: .make/extension .make/flights .make/js ## Build, and serve the console of a hub with flights, orders whose workers are killed, a desk of agents and a campaign (examples/console)
+	@cd js && npm run --silent build
+	@$(BIN)/python examples/console/main.py
 
 .PHONY: test
 test: test-js test-python test-rust ## Build, and pass the tests of all languages (10 minutes)
@@ -75,7 +82,7 @@ test-short: test-loom test-fuzz test-attack test-demo test-wheel test-deploy doc
 	$(call say,short forms of the long suites passed)
 
 .PHONY: test-all
-test-all: test test-loom test-mcp fuzz attack demo wheel-check histories random lint-bench deploy-check ## All of it: long histories, power cuts, kills, attacks, fuzzing, wheels (hours)
+test-all: test test-loom test-mcp fuzz attack demo wheel-check free-threaded-check histories random lint-bench deploy-check ## All of it: long histories, power cuts, kills, attacks, fuzzing, wheels (hours)
 	@$(MAKE) --no-print-directory power
 	@$(MAKE) --no-print-directory crashtest
 	$(call say,all suites passed)
@@ -85,14 +92,14 @@ lint: .make/dev .make/extension .make/js ## Check format, lints, types, generate
 	$(call say,rustfmt and clippy)
 	@cargo fmt --all --check
 	@cargo fmt --manifest-path fuzz/Cargo.toml --check
-	@cargo clippy --workspace --all-targets --features tidewire-engine/tokio,tidewire-node/embedded,tidewire-node/schemars,tidewire-node/tracing -- -D warnings
+	@cargo clippy --workspace --all-targets --features tidewire-engine/tokio,tidewire-node/embedded,tidewire-node/schemars,tidewire-node/opentelemetry -- -D warnings
 	@for features in "" tls websocket; do cargo check --package tidewire-link --no-default-features --features "$$features"; done
 	@cargo check --package tidewire-node --no-default-features
 	$(call say,ruff)
 	@$(BIN)/ruff check python tools examples bench crates js
 	@$(BIN)/ruff format --check python tools examples bench crates js
 	$(call say,Rust documentation)
-	@RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --features tidewire-engine/tokio,tidewire-node/embedded,tidewire-node/schemars,tidewire-node/tracing
+	@RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --features tidewire-engine/tokio,tidewire-node/embedded,tidewire-node/schemars,tidewire-node/opentelemetry
 	$(call say,mypy and stubtest)
 	@cd python && ../$(BIN)/mypy
 	@$(BIN)/mypy --strict --python-version 3.11 examples/typed
@@ -138,6 +145,7 @@ bench: .make/dev .make/release ## Measure beside peers, short (under 5 minutes o
 	$(call say,measuring beside peers; the report goes to out/)
 	@$(BIN)/python -m tidewire bench engine --out out
 	@$(BIN)/python -m tidewire bench agents --out out
+	@$(BIN)/python bench/rows.py --reports out
 
 .PHONY: bench-rpc
 bench-rpc: .make/dev .make/release ## Measure calls between processes beside peers (a quarter of an hour, and their installation)
@@ -156,6 +164,7 @@ bench-full: .make/dev .make/release ## Measure beside peers, at the sizes of the
 	@$(BIN)/python -m tidewire bench agents --full --out out
 	@$(BIN)/python -m tidewire bench rpc --full --out out
 	@$(BIN)/python -m tidewire bench campaigns --full --out out
+	@$(BIN)/python bench/rows.py --reports out
 
 .PHONY: test-rust
 test-rust: .make/dev $(if $(filter-out tidewire-node,$(CRATE)),,.make/extension) ## Rust tests: CRATE=tidewire-core for one crate, K=text for the tests whose path contains it
@@ -248,6 +257,11 @@ fuzz: .make/js ## Fuzz for a minute each, and the TypeScript client with FUZZ_IN
 	@$(MAKE) --no-print-directory test-fuzz FUZZ_SECONDS=60
 	@cd js && npm run --silent build && npm run --silent fuzz
 
+.PHONY: routing
+routing: .make/venv ## Play the routing simulation, and write the tables and curves of docs/guides/routing.md (half a minute)
+	$(call say,routing simulation)
+	@cargo run --quiet --profile fast -p tidewire-testkit --example routing | $(BIN)/python bench/routing.py
+
 .PHONY: console-pictures
 console-pictures: .make/dev .make/extension .make/console .make/chromium ## Make the pictures of the console for docs/guides/console.md
 	@cd js && npx tsc -p packages/console/tsconfig.test.json && node packages/console/build/console/test/pictures.js
@@ -266,6 +280,18 @@ wheel-check: .make/wheel ## Build wheel and sdist, and try them with each CPytho
 	$(call say,wheel and source distribution)
 	@PATH="$(abspath .make/wheel/bin):$$PATH" $(PYTHON) tools/wheel_check.py
 
+.PHONY: wheel-aarch64
+wheel-aarch64: .make/wheel $(if $(shell command -v npm),.make/console) ## Build a wheel for Linux on aarch64 into dist/aarch64, and try it in an emulator (half an hour at first, PROFILE=fast is quicker)
+	$(call say,a wheel for aarch64)
+	@.make/wheel/bin/python tools/wheel_aarch64.py --profile $(or $(PROFILE),wheel)
+
+# The interpreter is not needed: the file describes its ABI.
+.PHONY: free-threaded-check
+free-threaded-check: ## Check that the binding compiles for the ABI of free-threaded CPython 3.14 (some minutes at first)
+	$(call say,cargo check for free-threaded CPython)
+	@PYO3_CONFIG_FILE=$(abspath tools/free-threaded.txt) CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-target}/free-threaded" \
+		cargo check --locked --package tidewire-python
+
 .PHONY: crates-check
 crates-check: ## Package each crate as it would be published, and build it from its package (some minutes)
 	$(call say,packages of the crates)
@@ -278,11 +304,11 @@ packages-check: .make/wheel .make/local-wheel .make/js $(if $(shell command -v g
 	@.make/wheel/bin/python tools/packages_check.py
 
 .PHONY: deny
-deny: .make/cargo-deny ## Known faults, licences and sources of Rust dependencies (deny.toml; fetches the list of faults)
+deny: .make/cargo-deny ## Known faults (tools/advisories.toml), licences and sources of Rust dependencies
 	$(call say,dependencies of the crates)
 	@cargo fetch --locked
-	@.make/cargo/bin/cargo-deny --offline --locked check bans licenses sources
-	@.make/cargo/bin/cargo-deny --locked check advisories
+	@$(PYTHON) tools/advisories.py --database .make/advisories
+	@.make/cargo/bin/cargo-deny --offline --locked --config .make/advisories/deny.toml check
 
 .PHONY: api
 api: .make/cargo-public-api ## The public API of the crates for Rust users, beside the one that is kept in spec/rust-api

@@ -77,6 +77,8 @@ def rpc(report: dict[str, Any], language: str) -> str:
         "| bare socket |\n|---|---|---|---|---|---|---|---|"
     )
     cases = [case for case in report["cases"] if case["id"].endswith(f"-{language}")]
+    # Other forms of calls have columns of their own.
+    cases = [case for case in cases if any(one["form"] in ("hub", "direct") for one in case["results"])]
     return "\n".join([heading, *(rpc_row(case) for case in cases), "", rpc_foot(report, cases, language)])
 
 

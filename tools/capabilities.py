@@ -28,10 +28,7 @@ def rust_capabilities(rows: list[Row], text: str, origin: str) -> str:
     """The enum and the declarations, in the form of a template."""
     filled = text.format(
         origin=origin,
-        count=len(rows),
-        variants="".join(f"{comment(row['meaning'])}    {variant(row)},\n" for row in rows),
-        every="".join(f"        Self::{variant(row)},\n" for row in rows),
-        names="".join(f'            Self::{variant(row)} => "{row["name"]}",\n' for row in rows),
+        variants="".join(f'{comment(row["meaning"])}    {variant(row)} = "{row["name"]}",\n' for row in rows),
         folder=reasons(rows, "FOLDER_LACKS", "folder"),
         nats=reasons(rows, "NATS_LACKS", "nats"),
         since=since(rows),

@@ -51,6 +51,7 @@ def outputs() -> dict[Path, str]:
     """Every generated file with the text that it should have."""
     limits = read_limits(ROOT / "spec/limits.toml")
     errors = read_errors(ROOT / "spec/errors.toml")
+    of_pages = [row for row in errors if row.get("in_pages", True)]
     capabilities = read_capabilities(ROOT / "spec/capabilities.toml")
     rust = ROOT / "crates/tidewire-proto/src/generated"
     typescript = ROOT / "js/packages/client/src/generated"
@@ -62,8 +63,8 @@ def outputs() -> dict[Path, str]:
         ROOT / "python/tidewire/_limits.py": python_limits(limits),
         ROOT / "python/tidewire/errors.py": python_errors(errors),
         typescript / "limits.ts": typescript_limits(limits, ORIGIN.format("limits.toml")),
-        typescript / "errors.ts": typescript_errors(errors, ORIGIN.format("errors.toml")),
-        typescript / "error_table.ts": typescript_error_table(errors, ORIGIN.format("errors.toml")),
+        typescript / "errors.ts": typescript_errors(of_pages, ORIGIN.format("errors.toml")),
+        typescript / "error_table.ts": typescript_error_table(of_pages, ORIGIN.format("errors.toml")),
         ROOT / "docs/reference/limits.md": page_of_limits(limits),
         ROOT / "docs/reference/errors.md": page_of_errors(errors),
         ROOT / "crates/tidewire-backend/src/home/capability.rs": rust_capabilities(
@@ -95,7 +96,9 @@ def rust_module() -> str:
 
 
 def rust_limits(rows: list[Row]) -> str:
-    consts = "\n".join(rust_limit(row) for row in rows).rstrip()
+    named = names_in("crates", "rs", "generated") | names_in("python/src", "rs", "generated")
+    tables = {row["name"].upper() for row in rows if not set(TABLES).isdisjoint(row["set_by"])}
+    consts = "\n".join(rust_limit(row) for row in rows if row["name"].upper() in named | tables).rstrip()
     return template("limits.rs").format(origin=ORIGIN.format("limits.toml"), consts=consts)
 
 
@@ -138,23 +141,19 @@ def rust_errors(rows: list[Row]) -> str:
 def python_limits(rows: list[Row]) -> str:
     named = names_in("python/tidewire", "py", "_limits") | names_in("python/tests", "py", "_limits")
     consts = "\n".join(python_limit(row) for row in rows if row["name"].upper() in named)
-    return template("limits.py").format(origin=ORIGIN.format("limits.toml"), consts=consts.rstrip())
+    return template("limits.py").format(origin=ORIGIN.format("limits.toml"), consts=consts)
 
 
 def python_limit(row: Row) -> str:
     numbers = ", ".join(grouped(row[key]) for key in ("default", "min", "max"))
-    line = f'{row["name"].upper()}: Final = Limit("{row["name"]}", "{row["unit"]}", {numbers})\n'
-    meaning = f'"""{row["meaning"]}"""'
-    if len(meaning) > PROSE_WIDTH:
-        meaning = "\n".join([*wrapped(f'"""{row["meaning"]}', PROSE_WIDTH - 4), '"""'])
-    return line + f"{meaning}\n"
+    return f'{row["name"].upper()}: Final = Limit("{row["name"]}", "{row["unit"]}", {numbers})'
 
 
 def python_errors(rows: list[Row]) -> str:
+    names = " ".join(f'"{name}",' for name in sorted(["TidewireError", *(row["name"] for row in rows)]))
     return template("errors.py").format(
         origin=ORIGIN.format("errors.toml"),
-        tree="\n".join(f"    {line}" for line in tree(rows)),
-        names="".join(f'    "{name}",\n' for name in sorted(["TidewireError", *(row["name"] for row in rows)])),
+        names="\n".join(f"    {line}" for line in wrapped(names, PROSE_WIDTH - 4)),
         classes="\n\n".join(python_error(row) for row in rows).rstrip(),
     )
 

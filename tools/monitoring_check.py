@@ -1,13 +1,14 @@
 """Check of the boards and alerts of deploy/, with a Prometheus that scrapes a hub.
 
 A board is a file of deploy/grafana. Each query of a board, and each expression of an alert, must
-return data. The hub has a worker, calls and errors, so that each series has a value.
+return data. The hub has a worker, calls, errors and a join, so that each series has a value.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -29,7 +30,7 @@ LIMIT_S = 20.0
 """Longest wait until each query has data: some scrapes."""
 VARIABLES = {"$instance": ".*", "$__rate_interval": "1m"}
 WORKER = """
-import logging, sys, tidewire as tw
+import asyncio, logging, sys, tidewire as tw
 logging.getLogger("tidewire").setLevel("CRITICAL")  # its errors are wanted
 class Shop(tw.Service, visibility="public"):
     @tw.method
@@ -37,17 +38,26 @@ class Shop(tw.Service, visibility="public"):
         if item == "nothing":
             raise RuntimeError("sold out")
         return item
+    @tw.on("orders.>", durable="shipping")
+    async def ship(self, event: tw.Event) -> None: ...
 def pack(item: str) -> str:
     return item
 async def main():
     async with tw.Node(sys.argv[1], inspect=True) as node:
-        await node.serve(Shop())
-        await node.pool(pack, name="pack", kind="thread").submit("tea")
         orders = await node.stream("orders", subjects=["orders.>"])
+        await node.serve(Shop())
+        await node.client(Shop).buy("tea")
+        await node.pool(pack, name="pack", kind="thread").submit("tea")
         await orders.consumer("billing", start="all")
         await orders.publish("orders.tea", 1)
+        node.spawn(lambda number: 1 / number).tell(0)
+        walk = tw.campaign("builtins:repr", runs=100_000_000, store=sys.argv[2])
+        running = asyncio.create_task(walk.run_async(workers=1))
         print("serves", flush=True)
-        await node.run_forever()
+        while True:
+            await orders.publish("orders.tea", 1)
+            await node.client(Shop).buy("tea")
+            await asyncio.sleep(0.2)
 tw.run(main())
 """
 
@@ -143,15 +153,21 @@ def running_hub(tidewire: str) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         data = stack.enter_context(tempfile.TemporaryDirectory())
         up = [tidewire, "up", "--listen", "tide://127.0.0.1:0", "--http", "127.0.0.1:0", "--json", "--log-level=error"]
-        up += ["--data", data]
+        # Nobody is there, so the link to the other hub has a value, too.
+        up += ["--data", data, "--join", "tide://127.0.0.1:9", "--as", "site", "--export", "shop"]
         urls = json.loads(first_line(stack, up))["urls"]
         tide = next(url for url in urls if url.startswith("tide"))
-        assert first_line(stack, [python, "-c", WORKER, tide]) == "serves\n", "monitoring: the worker did not start"
+        store = f"sqlite:///{stack.enter_context(tempfile.TemporaryDirectory())}/farm.db"
+        assert first_line(stack, [python, "-c", WORKER, tide, store]) == "serves\n", (
+            "monitoring: the worker did not start"
+        )
         yield next(url for url in urls if url.startswith("http")).rstrip("/")
 
 
 def first_line(stack: contextlib.ExitStack, command: list[str]) -> str:
-    process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=sys.stderr, text=True))
+    inspected = {**os.environ, "TIDEWIRE_INSPECT": "1"}
+    made = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=sys.stderr, text=True, env=inspected)
+    process = stack.enter_context(made)
     stack.callback(process.terminate)
     assert process.stdout is not None
     return process.stdout.readline()

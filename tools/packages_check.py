@@ -115,7 +115,9 @@ def check_crates(version: str) -> tuple[list[Row], list[str]]:
         package = target / f"package/tmp-registry/{name}-{version}.crate"
         with tarfile.open(package) as archive:
             names = [found.partition("/")[2] for found in archive.getnames()]
-        problems += [f"{name}: {wanted} is missing" for wanted in ("Cargo.toml", "README.md") if wanted not in names]
+        problems += [
+            f"{name}: {wanted} is missing" for wanted in ("Cargo.toml", "LICENSE", "README.md") if wanted not in names
+        ]
         problems += [f"{name}: {found} is in the package" for found in names if NOT_IN_CRATES.search(found)]
         rows.append(("crate", name, version, len(names), package.stat().st_size))
     return rows, problems if order else [*problems, "cargo would publish no crate"]

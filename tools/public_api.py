@@ -24,7 +24,7 @@ KEPT = ROOT / "spec" / "rust-api"
 READER = ROOT / ".make" / "cargo" / "bin" / "cargo-public-api"
 CRATES = {
     "tidewire-engine": "tokio",
-    "tidewire-node": "embedded,schemars,tracing",
+    "tidewire-node": "embedded,opentelemetry,schemars",
     "tidewire-config": "",
     "tidewire-link": "",
     "tidewire-proto": "",

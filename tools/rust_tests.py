@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 600.0
 FEATURES = {
     "tidewire-engine": ["tokio"],
-    "tidewire-node": ["embedded", "schemars", "tracing"],
+    "tidewire-node": ["embedded", "schemars", "opentelemetry"],
 }
 RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.MULTILINE)
 

@@ -30,10 +30,12 @@ import pwd
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -394,6 +396,28 @@ class NatsCluster(Server):
             member.launch()
         for member in self.members:
             member.wait_until_ready()
+        # The leader places nothing on a server before it has the first report of that server.
+        limit = time.monotonic() + START_TIMEOUT_S
+        while not self._takes_replicas():
+            if time.monotonic() > limit:
+                raise Missing("nats-cluster did not start: it makes no stream of three replicas")
+            time.sleep(0.05)
+
+    def _takes_replicas(self) -> bool:
+        """Make and delete a stream of three replicas. False if a server is not seen yet."""
+        with socket.create_connection(("127.0.0.1", self.members[0].port), 10.0) as link, link.makefile("rwb") as io:
+            io.write(b"CONNECT {}\r\nSUB reply 1\r\n")
+            for call, body in ("CREATE", b'{"name":"trial","num_replicas":3}'), ("DELETE", b""):
+                io.write(b"PUB $JS.API.STREAM.%s.trial reply %d\r\n%s\r\n" % (call.encode(), len(body), body))
+                io.flush()
+                line = b""
+                while not line.startswith(b"MSG"):
+                    line = io.readline()
+                    if not line:
+                        return False
+                if b'"error"' in io.read(int(line.split()[-1])):
+                    return False
+        return True
 
     def stop(self) -> None:
         for member in self.members:

@@ -13,7 +13,7 @@ Row = dict[str, Any]
 
 LIMIT_KEYS = {"name", "unit", "default", "min", "max", "set_by", "meaning", "overflow"}
 ERROR_KEYS = {"code", "number", "name", "retryable", "meaning", "mend"}
-ERROR_OPTIONS = {"parent", "also", "fields", "status"}
+ERROR_OPTIONS = {"in_pages", "parent", "also", "fields", "status"}
 MEANING_WIDTH = 100
 SETTERS = {
     "config": "configuration",

@@ -60,16 +60,14 @@ def typescript_limits(rows: list[Row], origin: str) -> str:
     missing = [name for name in USED_LIMITS if name not in known]
     if missing:
         raise SystemExit(f"tools/typescript.py: USED_LIMITS: {missing} are not in spec/limits.toml")
-    parts = [f"// {origin}\n"]
-    parts.extend(_limit(known[name]) for name in sorted(USED_LIMITS))
-    return "\n".join(parts)
+    limits = "".join(_limit(known[name]) for name in sorted(USED_LIMITS))
+    return f"// {origin}\n// docs/reference/limits.md has the unit and the meaning of each limit.\n\n{limits}"
 
 
 def _limit(row: Row) -> str:
-    comment = _comment([f"{row['meaning']} In {row['unit']}.", f"At the limit: {row['overflow']}"])
     name = row["name"].upper()
     most = f"export const {name}_MAX = {_grouped(row['max'])};\n" if row["name"] in USED_MAXIMA else ""
-    return f"{comment}export const {name} = {_grouped(row['default'])};\n{most}"
+    return f"export const {name} = {_grouped(row['default'])};\n{most}"
 
 
 def typescript_errors(rows: list[Row], origin: str) -> str:
@@ -94,8 +92,10 @@ def _error(row: Row) -> str:
     lines = [
         f"export class {row['name']} extends {row.get('parent', 'TidewireError')} {{",
         f'\toverride readonly name: string = "{row["name"]}";',
-        f'\toverride readonly code: string = "{row["code"]}";',
     ]
+    # The base class makes the code of a name.
+    if row["code"] != re.sub(r"\B([A-Z])", r"_\1", row["name"]).lower():
+        lines.append(f'\toverride get code(): string {{\n\t\treturn "{row["code"]}";\n\t}}')
     # No error is retryable but those that say so.
     if row["retryable"]:
         lines.append("\toverride readonly retryable: boolean = true;")

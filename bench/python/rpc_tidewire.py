@@ -21,6 +21,7 @@ from tidewire.services.instances import context
 HUB = [sys.executable, "-m", "tidewire", "up", "--log-level", "warning", "--listen", "tide://127.0.0.1:0"]
 FOR_JAVASCRIPT = ["--listen", "ws://127.0.0.1:0"]
 """Where callers of JavaScript join; the service joins as always."""
+SERVICE_HUB = ([], ["--name", "service"])
 STREAM_SUBJECT = "bench.take"
 
 
@@ -34,15 +35,27 @@ class Record:
 @asynccontextmanager
 async def hub(form: str) -> AsyncIterator[Place]:
     more = FOR_JAVASCRIPT if form == "javascript" else []
-    with program(*HUB, *more, stdout=subprocess.PIPE) as process:
+    async with started_hub(1 + bool(more), *more, *SERVICE_HUB[form == "two-hubs"]) as (urls, pid):
+        if form != "two-hubs":
+            yield Place("#".join(urls), pid)
+            return
+        # Callers join another hub, which has joined that of the service.
+        async with started_hub(1, "--name", "caller", "--join", *urls, "--import", "service:echo=echo") as (here, pid):
+            yield Place("#".join(urls + here), pid)
+
+
+@asynccontextmanager
+async def started_hub(count: int, *options: str) -> AsyncIterator[tuple[list[str], int]]:
+    """Start a hub, and give its URLs and its process."""
+    with program(*HUB, *options, stdout=subprocess.PIPE) as process:
         urls: list[str] = []
-        while len(urls) < 1 + bool(more):
+        while len(urls) < count:
             line = await asyncio.to_thread(process.stdout.readline)
             found = re.findall(r"\w+://[^\s,]+", line)
             if not found:
                 sys.exit(f"role hub: no URL in the first lines of {' '.join(HUB[1:])}: {line!r}")
             urls += found
-        yield Place("#".join(urls), process.pid)
+        yield urls, process.pid
 
 
 @asynccontextmanager
@@ -59,6 +72,10 @@ async def serve(url: str, form: str, service: Service) -> AsyncIterator[str]:
         @tw.method
         async def echo_record(self, record: Record) -> bytes:
             return service.echo(record.data)
+
+        @tw.method
+        async def echo_items(self, data: bytes) -> AsyncIterator[bytes]:
+            yield service.echo(data)
 
     url, _, of_callers = url.partition("#")
     async with AsyncExitStack() as nodes:
@@ -77,11 +94,16 @@ class Caller:
     def __init__(self, node: Any, form: str) -> None:
         self._node = node
         proxy = node.client("echo")
+
+        async def read(data: bytes) -> bytes:
+            return b"".join([item async for item in proxy.echo_items(data)])
+
         shapes: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
             "named": lambda data: proxy.echo(data=data),
             "timeout": lambda data: proxy.with_(timeout=20.0).echo(data),
             "plain": proxy.echo_plain,
             "record": lambda data: proxy.echo_record(Record(data)),
+            "iterator": read,
         }
         self._call: Callable[[bytes], Awaitable[bytes]] = shapes.get(form, proxy.echo)
 
@@ -96,6 +118,11 @@ class Caller:
 @asynccontextmanager
 async def connect(url: str, form: str) -> AsyncIterator[Link]:
     async with tw.Node(url) as node:
+        if form == "two-hubs":
+            # The service takes a moment to be known at the other hub.
+            async for change in node.watch_services("echo"):
+                if change.kind == "joined":
+                    break
         if form != "inside":
             yield Caller(node, form)
             return

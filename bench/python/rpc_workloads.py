@@ -26,7 +26,7 @@ sys.path.append(str(BENCH))
 from measure import Figures, latency, now_ns
 from rpc_usage import Usage
 
-SIZE_BYTES = {"shape": 256, "small": 256, "medium": 20 * 1024, "large": 2 * 1024 * 1024}
+SIZE_BYTES = {"shape": 256, "federation": 256, "small": 256, "medium": 20 * 1024, "large": 2 * 1024 * 1024}
 ARRAYS_PERCENT = 14
 """With this share of arrays among status updates, the mixed sizes are about 1 KB on average."""
 ASK_TALLY = b"?"

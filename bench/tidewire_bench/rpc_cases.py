@@ -92,13 +92,24 @@ PEERS: tuple[Peer, ...] = (
     ),
 )
 
-SHAPES = ("usual", "named", "two", "timeout", "plain", "record", "inside")
+SHAPES = ("usual", "named", "two", "timeout", "plain", "record", "inside", "iterator")
 """Forms of one call: the usual one; arguments by name; two instances; a timeout of its own; a
-handler that is a plain function; a dataclass as its argument; inside of a handler."""
+handler that is a plain function; a dataclass as its argument; inside of a handler; an iterator,
+read to its end after one item."""
 PEERS += tuple(
     Peer("tidewire", shape, "ours", "rpc_tidewire.py", "own", has_hub=True, sizes=("shape",)) for shape in SHAPES
+) + tuple(
+    Peer("grpc.aio", shape, "channel", "rpc_grpc.py", "peers", ("grpcio",), sizes=("shape",))
+    for shape in ("usual", "iterator")
 )
+PEERS += tuple(
+    Peer("tidewire", form, "ours", "rpc_tidewire.py", "own", has_hub=True, sizes=("federation",))
+    for form in ("one-hub", "two-hubs")
+)
+"""A call at one hub, and one from a hub that has joined the hub of the service."""
 
+OWN_SIZES = ("shape", "federation")
+"""The workloads of contenders that name them."""
 SIZE_WORDS = {"small": "256 B", "medium": "20 KiB", "large": "2 MiB", "mixed": "a dashboard's sizes"}
 ORDER_WORDS = {"seq": "one after another", "conc": "all at once"}
 # A hub has as much to do as a broker; two nodes joined directly have as much to do as a socket
@@ -115,7 +126,10 @@ class RpcSizes:
 
     repeat: int
     rounds: int
-    shape: int = 2_000
+    # grpc.aio cancels calls if 2,000 begin at once.
+    shape: int = 1_000
+    federation: int = 2_000
+    federation_conc: int = 100
     small: int = 2_000
     medium: int = 500
     large: int = 20
@@ -130,7 +144,7 @@ class RpcSizes:
         """How many requests or messages; streams in Rust are longer, as they are ten times
         quicker.
         """
-        count: int = getattr(self, workload.split("-")[0])
+        count: int = getattr(self, workload.replace("-", "_"), 0) or getattr(self, workload.split("-")[0])
         return count * 10 if workload == "stream" and peer.language == "rust" else count
 
 
@@ -179,7 +193,7 @@ def cases_of(language: Language, sizes: RpcSizes, peers: Sequence[Peer]) -> Iter
             if language == "javascript" and "-" not in workload:
                 continue
             size = workload.split("-")[0]
-            taking_part = [peer for peer in some if size in peer.sizes or not (peer.sizes or size == "shape")]
+            taking_part = [peer for peer in some if size in peer.sizes or not (peer.sizes or size in OWN_SIZES)]
             if not taking_part:
                 continue
             runs = tuple(run_of(peer, workload, sizes) for peer in taking_part)
@@ -196,6 +210,8 @@ def titles() -> Iterator[tuple[str, str]]:
         for order, order_words in ORDER_WORDS.items():
             yield f"{size}-{order}", f"echo of {size_words}, {order_words}"
     yield "shape-conc", "256 B echoed in calls of other shapes, all at once"
+    yield "federation-seq", "256 B echoed at one hub and over two, one after another"
+    yield "federation-conc", "256 B echoed at one hub and over two, 100 at once"
     yield "beside", "256 B every 2 ms while 2 MiB travel to and fro: p99"
     yield "stream", "256 B one way, first send to last received"
 
@@ -266,6 +282,8 @@ SIZES: dict[Scale, RpcSizes] = {
         repeat=1,
         rounds=1,
         shape=40,
+        federation=40,
+        federation_conc=40,
         small=40,
         medium=10,
         large=2,

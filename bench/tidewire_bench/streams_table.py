@@ -42,13 +42,13 @@ def cell(name: str, values: list[float]) -> str:
 
 def beside(case: dict[str, Any], label: str) -> str:
     """How one of ours compares with the best peer."""
-    if case["figures"][0] != "rate" or label not in case["ours"]:
+    if case["figures"][0] != "rate" or label not in case["ours"] or not case["results"][label]:
         return ""
     # A bare file is a limit, and acks of nats-server come before a sync.
     peers = [
         median(run["rate"] for run in runs)
         for name, runs in case["results"].items()
-        if name not in case["ours"] and not name.startswith("bare") and ("nats" in name) == ("NATS" in label)
+        if runs and name not in case["ours"] and not name.startswith("bare") and ("nats" in name) == ("NATS" in label)
     ]
     if not peers:
         return ""

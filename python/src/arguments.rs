@@ -155,48 +155,31 @@ fn flag(value: &Bound<'_, PyAny>, field: &str) -> PyResult<bool> {
     value.extract().map_err(|_| refuse(value, field, "give True or False"))
 }
 
-/// The name of an actor.
-pub struct Name<'a>(pub &'a str);
+/// Arguments that are text: the name of each, and its error.
+macro_rules! text_arguments {
+    ($($(#[$about:meta])* $argument:ident = $name:literal, $error:literal;)*) => {$(
+        $(#[$about])*
+        pub struct $argument<'a>(pub &'a str);
 
-impl<'a> FromPyObject<'a, '_> for Name<'a> {
-    type Error = PyErr;
+        impl<'a> FromPyObject<'a, '_> for $argument<'a> {
+            type Error = PyErr;
 
-    fn extract(value: Borrowed<'a, '_, PyAny>) -> PyResult<Self> {
-        text(value, "name", "InvalidArgument").map(Self)
-    }
+            fn extract(value: Borrowed<'a, '_, PyAny>) -> PyResult<Self> {
+                text(value, $name, $error).map(Self)
+            }
+        }
+    )*};
 }
 
-/// The name of a dispatcher.
-pub struct Dispatcher<'a>(pub &'a str);
-
-impl<'a> FromPyObject<'a, '_> for Dispatcher<'a> {
-    type Error = PyErr;
-
-    fn extract(value: Borrowed<'a, '_, PyAny>) -> PyResult<Self> {
-        text(value, "dispatcher", "InvalidArgument").map(Self)
-    }
-}
-
-/// The name of a queue group.
-pub struct Queue<'a>(pub &'a str);
-
-impl<'a> FromPyObject<'a, '_> for Queue<'a> {
-    type Error = PyErr;
-
-    fn extract(value: Borrowed<'a, '_, PyAny>) -> PyResult<Self> {
-        text(value, "queue", "InvalidArgument").map(Self)
-    }
-}
-
-/// A pattern of subjects. The engine looks at its form.
-pub struct Pattern<'a>(pub &'a str);
-
-impl<'a> FromPyObject<'a, '_> for Pattern<'a> {
-    type Error = PyErr;
-
-    fn extract(value: Borrowed<'a, '_, PyAny>) -> PyResult<Self> {
-        text(value, "pattern", "InvalidSubject").map(Self)
-    }
+text_arguments! {
+    /// The name of an actor.
+    Name = "name", "InvalidArgument";
+    /// The name of a dispatcher.
+    Dispatcher = "dispatcher", "InvalidArgument";
+    /// The name of a queue group.
+    Queue = "queue", "InvalidArgument";
+    /// A pattern of subjects. The engine looks at its form.
+    Pattern = "pattern", "InvalidSubject";
 }
 
 /// Several patterns. A single string is refused: it would pass as a list of its letters.

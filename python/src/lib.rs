@@ -20,13 +20,13 @@ use pyo3::prelude::*;
 // Not tried without the interpreter lock: a free-threaded interpreter turns the lock on for it.
 #[pymodule(gil_used = true)]
 fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    interpreter::fork_count::count()?;
-    interpreter::once::fill_foreign(module.py())?;
+    interpreter::start(module.py())?;
     module.add_class::<actors::engine::Engine>()?;
     module.add_class::<actors::actor::ActorRef>()?;
     module.add_class::<actors::context::Context>()?;
     module.add_class::<pending::Pending>()?;
     module.add_class::<services::balancer::Balancer>()?;
+    module.add_class::<services::balancer::CallLoad>()?;
     module.add_class::<services::admission::Admission>()?;
     module.add_class::<services::retry::Retry>()?;
     module.add_class::<services::call_counters::CallCounters>()?;
@@ -61,11 +61,15 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(campaigns::end_with_parent, module)?)?;
     module.add_function(wrap_pyfunction!(link::sender_of_value, module)?)?;
     module.add_function(wrap_pyfunction!(link::check_address, module)?)?;
+    module.add_function(wrap_pyfunction!(link::node_series, module)?)?;
+    module.add_function(wrap_pyfunction!(link::node_metrics, module)?)?;
     module.add_function(wrap_pyfunction!(config::table_of_toml, module)?)?;
     module.add_class::<link::NativeMethod>()?;
     module.add_class::<link::Route>()?;
     module.add_class::<link::InstanceEndpoint>()?;
     module.add_class::<link::Bridge>()?;
+    module.add_class::<link::Federation>()?;
+    module.add_function(wrap_pyfunction!(link::federate, module)?)?;
     module.add_class::<link::Gateway>()?;
     module.add_class::<link::InboundCallRun>()?;
     module.add_class::<link::RemoteCall>()?;
@@ -74,26 +78,15 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::Directory>()?;
     module.add_class::<services::exports::Exports>()?;
     module.add_class::<services::imports::Imports>()?;
+    module.add_function(wrap_pyfunction!(interpreter::pause::deadlines, module)?)?;
+    module.add_function(wrap_pyfunction!(interpreter::pause::advance_clock, module)?)?;
+    module.add_function(wrap_pyfunction!(interpreter::pause::restore_time_of_day, module)?)?;
     module.add_function(wrap_pyfunction!(link::agent_subject, module)?)?;
     module.add_function(wrap_pyfunction!(link::release_problem, module)?)?;
     module.add_function(wrap_pyfunction!(link::service_subject, module)?)?;
-    module.add_function(wrap_pyfunction!(interpreter::attach::before_fork, module)?)?;
-    module.add_function(wrap_pyfunction!(interpreter::attach::after_fork_in_parent, module)?)?;
-    module.add_function(wrap_pyfunction!(after_fork, module)?)?;
     module.add_function(wrap_pyfunction!(actors::actor::send_blocking, module)?)?;
     module.add_function(wrap_pyfunction!(values::encode_value, module)?)?;
     module.add_function(wrap_pyfunction!(values::decode_value, module)?)?;
     module.add("BUILD", if cfg!(debug_assertions) { "fast" } else { "release" })?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
-}
-
-/// Called in the child of a fork, on its only thread, before it does anything else with this
-/// module. [`interpreter::fork_count`] has already counted the fork.
-#[pyfunction]
-fn after_fork() {
-    tidewire_engine::raw::leave_parent();
-    interpreter::wait::leave_dispatcher();
-    actors::current_actor::leave();
-    actors::bridge::leave_loop();
-    link::after_fork();
 }

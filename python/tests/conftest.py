@@ -26,6 +26,8 @@ from file_durations import (  # noqa: F401  (hooks of pytest)
     pytest_runtest_makereport,
     pytest_sessionfinish,
 )
+from home_support import home as home_of
+from home_support import nats_server, nodes
 from in_loop import InLoop
 from link_certificates import certificates as make_certificates
 from link_processes import Programs, programs
@@ -67,6 +69,32 @@ def node(tidewire_node: tw.Node) -> tw.Node:
     return tidewire_node
 
 
+@pytest.fixture
+def nats_url() -> Iterator[str]:
+    """A NATS server of one test."""
+    with nats_server() as url:
+        yield url
+
+
+@pytest.fixture(params=["folder", "hub", "nats"])
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> InLoop:
+    """A node with a home of its own, at a hub, and on NATS."""
+    return InLoop(home_of(request.param, tmp_path))
+
+
+@pytest.fixture(params=["folder", "hub", "nats"])
+def homes(request: pytest.FixtureRequest, tmp_path: Path) -> InLoop:
+    """Two nodes with the same home."""
+    return InLoop(nodes(request.param, tmp_path))
+
+
+@pytest.fixture
+def virtual_time(request: pytest.FixtureRequest) -> None:
+    """Virtual time, unless the home is a NATS server, which has its own."""
+    if "nats" not in request.node.callspec.params.values():
+        request.getfixturevalue("tidewire_clock")
+
+
 @pytest.fixture(autouse=True)
 def quiet() -> None:
     """Failures that a test provokes are looked at by the test, not on the screen."""
@@ -84,11 +112,17 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Programs]:
 
 
 @pytest.fixture(scope="module")
-def workshop_url() -> Iterator[str]:
-    """A hub and a server of a workshop, for all stories of a file."""
+def processes() -> Iterator[Programs]:
+    """The processes that all stories of a file share."""
     with programs() as found:
-        _, url, _ = found.hub_and_server()
-        yield url
+        yield found
+
+
+@pytest.fixture(scope="module")
+def workshop_url(processes: Programs) -> str:
+    """A hub and a server of a workshop, for all stories of a file."""
+    _, url, _ = processes.hub_and_server()
+    return url
 
 
 @pytest.fixture
@@ -106,6 +140,15 @@ def workshop(workshop_url: str) -> InLoop:
 async def _client(url: str) -> AsyncIterator[Any]:
     async with tw.Node(url, name="caller") as node:
         yield node.client("workshop")
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The digest of the campaign ``pi`` of 1,000 runs with seed 7."""
+    from campaign_functions import pi
+
+    store = f"sqlite:///{tmp_path_factory.mktemp('undisturbed')}/farm.db"
+    return tw.campaign(pi, runs=1_000, seed=7, store=store).run(workers=1, progress=False).digest
 
 
 @pytest.fixture

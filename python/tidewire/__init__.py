@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidewire._runtime import half_loaded as _half_loaded  # noqa: F401 - before every other module
+from tidewire._runtime import process_state as _process_state  # noqa: F401 - before every other module
 
 _NAMES = {
     "tidewire._binding": "ActorRef Context Pending Run Subscription Timer __version__",
@@ -35,9 +35,9 @@ _NAMES = {
     "tidewire.dead_letters": "DeadLetter DeadLetters",
     "tidewire.errors": """
         ActorStopped AlreadyStarted AskCycle AskTimeout CallCancelled CampaignError
-        CodeChanged ConfigError DataCorrupt DataInUse HomeBusy HomeError HomeUnavailable
-        InvalidArgument InvalidSubject LeaseHeld LeaseLost LimitExceeded LinkLost
-        MailboxFull MessageExpired NameTaken NoReply NoResponders NoSuchCampaign
+        CodeChanged ConfigError DataCorrupt DataInUse ForkedError HomeBusy HomeError
+        HomeUnavailable InvalidArgument InvalidSubject LeaseHeld LeaseLost LimitExceeded LinkLost
+        MailboxFull MessageExpired NameTaken NoReply NoResponders NoSuchCampaign Overloaded
         NoSuchTarget NodeStopped NotFound PayloadTooLarge PoolFailed PoolStopped
         PublishFailed RemoteError RemoteGone RevisionConflict SettingsDiffer StaleDelivery
         StoreUnavailable StreamFull TaskQuarantined TaskTimeout TidewireError Unauthorized
@@ -45,6 +45,7 @@ _NAMES = {
     """,
     "tidewire.link_config": "LinkConfig",
     "tidewire.links.announcements": "NodeInfo",
+    "tidewire.links.federation": "Federation",
     "tidewire.links.http": "Http",
     "tidewire.links.hub": "Listener Token",
     "tidewire.links.tls": "Tls",

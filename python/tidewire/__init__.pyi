@@ -37,6 +37,7 @@ from tidewire.dead_letters import DeadLetters as DeadLetters
 from tidewire.errors import *
 from tidewire.link_config import LinkConfig as LinkConfig
 from tidewire.links.announcements import NodeInfo as NodeInfo
+from tidewire.links.federation import Federation as Federation
 from tidewire.links.http import Http as Http
 from tidewire.links.hub import Listener as Listener
 from tidewire.links.hub import Token as Token

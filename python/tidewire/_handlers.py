@@ -184,12 +184,7 @@ def _refuse_generator(handler: object, field: str) -> None:
         )
 
 
-_SHAPES = {
-    (1, 2): "(message) or (message, ctx)",
-    (1, 1): "(messages)",
-    (0, 1): "nothing or (ctx)",
-    (0, 0): "nothing",
-}
+_SHAPES = {(1, 2): "(message) or (message, ctx)", (1, 1): "(messages)", (0, 1): "nothing or (ctx)", (0, 0): "nothing"}
 
 
 def _count_positional(handler: Callable[..., Any], field: str, allowed: tuple[int, int] = (1, 2)) -> int:

@@ -8,8 +8,7 @@ import weakref
 from time import monotonic
 from typing import Any
 
-from tidewire._runtime.fork_handlers import in_child
-from tidewire._runtime.locks import reentrant_lock
+from tidewire._runtime.process_state import in_child, reentrant_lock
 
 logger = logging.getLogger("tidewire")
 _PLAIN = (str, int, float, bool, type(None))

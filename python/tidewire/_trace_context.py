@@ -1,43 +1,31 @@
 """Trace context of calls, messages and events: the headers of W3C Trace Context and Baggage.
 
 The context that a handler was called with goes on to all that it calls, publishes and stores. If
-the program has set up OpenTelemetry, ``_spans.py`` makes spans, and the headers name them.
+the program has set up OpenTelemetry, or a node stores spans for the console, ``_tracing`` makes
+spans, and the headers name them.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from tidewire._spans import Spans
+    from tidewire._tracing.spans import Spans
     from tidewire.services.instances.inbound_call import AnyRunning
 
 _H = TypeVar("_H", bound="Mapping[str, str] | None")
-_FIELDS = ("traceparent", "tracestate", "baggage")
+FIELDS = ("traceparent", "tracestate", "baggage")
 running: ContextVar[AnyRunning | None] = ContextVar("tidewire_call", default=None)
 """The call that this code belongs to."""
 spans: Spans | None = None
-"""Makes the spans of this process; None if the program has not set up OpenTelemetry."""
-
-
-def find_spans() -> None:
-    """Make spans from now on if the program has set a tracer provider. Nodes ask at their start."""
-    global spans
-    trace = sys.modules.get("opentelemetry.trace")
-    if spans is None and trace is not None:
-        provider = trace.get_tracer_provider()
-        if not isinstance(provider, (trace.ProxyTracerProvider, trace.NoOpTracerProvider)):
-            from tidewire._spans import Spans
-
-            spans = Spans()
+"""Makes the spans of this process; None if nobody has them: neither OpenTelemetry nor a console."""
 
 
 def fields_of(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers of the trace context among others."""
-    return {name: headers[name] for name in _FIELDS if name in headers} if headers else {}
+    return {name: headers[name] for name in FIELDS if name in headers} if headers else {}
 
 
 def trace_of(headers: Mapping[str, str]) -> str | None:
@@ -50,10 +38,10 @@ def outgoing(headers: _H) -> dict[str, str] | _H:
     """Return the headers of a call or a request, with the trace context of the code that makes it.
     A header that was given stays.
     """
-    if spans is not None and (context := spans.current()):
+    if spans is not None and (context := spans.fields()):
         return _with(context, headers)
     call = running.get()
-    return headers if call is None else _with(call.request.trace_fields, headers)
+    return headers if call is None else _with(call.trace_fields, headers)
 
 
 def of_message(subject: str, headers: _H) -> dict[str, str] | _H:
@@ -61,12 +49,12 @@ def of_message(subject: str, headers: _H) -> dict[str, str] | _H:
     if spans is not None:
         return spans.message(subject, headers)
     call = running.get()
-    return headers if call is None else _with(call.request.trace_fields, headers)
+    return headers if call is None else _with(call.trace_fields, headers)
 
 
 def without_context(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers without those of the trace context, which calls inherit by themselves."""
-    return {name: value for name, value in headers.items() if name not in _FIELDS}
+    return {name: value for name, value in headers.items() if name not in FIELDS}
 
 
 def _with(context: dict[str, str], headers: _H) -> dict[str, str] | _H:

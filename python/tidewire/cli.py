@@ -5,7 +5,6 @@ from __future__ import annotations
 import json as jsonlib
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,13 +14,14 @@ from typer.core import TyperGroup
 
 import tidewire as tw
 from tidewire._urls import NATS, SCHEMES
+from tidewire.commands import talk
 from tidewire.commands.agent import agent
-from tidewire.commands.campaign_cli import campaign, worker
+from tidewire.commands.campaign import campaign, worker
 from tidewire.commands.command import command
 from tidewire.commands.kv import kv
-from tidewire.commands.output import Level, LogFormat, LogLevel, escape_in, log_to_stderr
-from tidewire.commands.place import Json, with_options
+from tidewire.commands.output import Level, LogFormat, LogLevel, again, escape_in, log_to_stderr, option
 from tidewire.commands.stream import crashtest, log, stream
+from tidewire.commands.talk import HUB_URL, All, Ca, Cert, Hub, Key, TokenText, Url
 
 app = typer.Typer(
     name="tidewire",
@@ -41,6 +41,13 @@ app.add_typer(kv, name="kv")
 app.add_typer(log, name="log")
 app.add_typer(command, name="command")
 app.add_typer(agent, name="agent")
+app.command(epilog="""Example: tidewire pub orders.created '{"id": 7}'""")(talk.pub)
+app.command(epilog="Example: tidewire sub 'orders.>' --count 10")(talk.sub)
+app.command(epilog="""Example: tidewire req pricing.quote '"X"' --timeout 2""")(talk.req)
+app.command(epilog="Example: tidewire call pricing.quote X qty=3")(talk.call)
+app.command(epilog="Example: tidewire services --json")(talk.services)
+app.command(epilog="Example: tidewire nodes --json")(talk.nodes)
+app.command(epilog="Example: tidewire agents --json")(talk.agents)
 app.command("crashtest", epilog="Example: tidewire crashtest --data /tmp/new --kills 100")(crashtest)
 app.command(epilog="Example: tidewire worker --url postgres://user@host/db --processes 4")(worker)
 
@@ -54,8 +61,6 @@ def main() -> None:
     app()
 
 
-HUB_URL = "tide://127.0.0.1:7420"
-
 OPTIONS_OF_ITS_OWN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 """For commands that read their own options."""
 
@@ -66,22 +71,6 @@ def root(version: Annotated[bool, typer.Option("--version", help="Show the versi
     if version:
         typer.echo(f"tidewire {tw.__version__}")
         raise typer.Exit
-
-
-TokenText = Annotated[
-    str | None, typer.Option("--token", envvar="TIDEWIRE_TOKEN", help="For hubs that ask for one.", show_default=False)
-]
-Ca = Annotated[
-    Path | None,
-    typer.Option(
-        "--ca", help="PEM file with whom to trust, for hubs with TLS.", show_default="TIDEWIRE_CA, or the system"
-    ),
-]
-Cert = Annotated[
-    Path | None,
-    typer.Option("--cert", help="PEM file of the own certificate, for hubs that ask for one.", show_default=False),
-]
-Key = Annotated[Path | None, typer.Option("--key", help="PEM file of its private key.", show_default=False)]
 
 
 @app.command(epilog="Example: tidewire doctor tide://127.0.0.1:7420")
@@ -97,7 +86,7 @@ def doctor(
     cert: Cert = None,
     key: Key = None,
     json: Annotated[bool, typer.Option("--json", help="Print data instead of text.")] = False,
-    config: Annotated[Path | None, typer.Option("--config", help="A TOML file to check.", show_default=False)] = None,
+    config: Annotated[Path | None, option("--config", "A TOML file to check.")] = None,
 ) -> None:
     """Try a hub, NATS, a data folder or a campaign store, and say whether it works. Without a
     target, look at versions and configuration, and try the engine out. Exit code 1 if there is a
@@ -107,7 +96,6 @@ def doctor(
 
     if target is not None:
         from tidewire.commands.doctor import doctor
-        from tidewire.commands.talk import Hub
 
         raise typer.Exit(doctor(target, Hub(target, token, json, files=(ca, cert, key))))
     report = examine(config)
@@ -132,7 +120,6 @@ def health(
     not, 3 if it can't be reached in time.
     """
     from tidewire.commands.health import health
-    from tidewire.commands.talk import Hub
 
     raise typer.Exit(health(Hub(url, token, json, files=(ca, cert, key)), timeout))
 
@@ -141,52 +128,29 @@ def health(
     epilog="Example: tidewire up --listen tide://127.0.0.1:7420 --listen tide+unix:///run/user/1000/tidewire.sock"
 )
 def up(
-    listen: Annotated[
-        list[str] | None, typer.Option("--listen", help="Where nodes join; may be given again.", show_default=HUB_URL)
-    ] = None,
+    listen: Annotated[list[str] | None, again("--listen", "Where nodes join", shown=HUB_URL)] = None,
     http: Annotated[
         list[str] | None,
-        typer.Option(
-            "--http",
-            metavar="HOST:PORT",
-            help="Where public services are called over HTTP, such as 127.0.0.1:8080; may be given again.",
-            show_default=False,
-        ),
+        again("--http", "Where public services are called over HTTP, such as 127.0.0.1:8080", "HOST:PORT"),
     ] = None,
     cors: Annotated[
         list[str] | None,
-        typer.Option(
-            "--cors",
-            metavar="ORIGIN",
-            help="Pages of this origin may call over HTTP, such as https://shop.example, or * for all; may be given again.",
-            show_default=False,
+        again(
+            "--cors", "Pages of this origin may call over HTTP, such as https://shop.example, or * for all", "ORIGIN"
         ),
     ] = None,
     hosts: Annotated[
         list[str] | None,
-        typer.Option(
-            "--host",
-            metavar="NAME",
-            help="A name of the HTTP gateway of a hub without tokens, besides localhost; may be given again.",
-            show_default=False,
-        ),
+        again("--host", "A name of the HTTP gateway of a hub without tokens, besides localhost", "NAME"),
     ] = None,
     http_files: Annotated[
         Path | None,
-        typer.Option(
-            "--http-files",
-            metavar="DIR",
-            help="A folder whose files everybody gets over HTTP, at /files/; they are read once, at the start.",
-            show_default=False,
-        ),
+        option("--http-files", "A folder whose files, read at the start, everybody gets over HTTP at /files/.", "DIR"),
     ] = None,
     console: Annotated[bool, typer.Option("--console", help="Serve the operator console at /console/.")] = False,
     console_admin: Annotated[bool, typer.Option("--console-admin", help="Without tokens, let it act, too.")] = False,
-    name: Annotated[str | None, typer.Option("--name", help="Of the hub.", show_default=False)] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", help="A TOML file; its table hub has these options, too.", show_default=False),
-    ] = None,
+    name: Annotated[str | None, option("--name", "Of the hub.")] = None,
+    config: Annotated[Path | None, option("--config", "A TOML file; its table hub has these options, too.")] = None,
     token: Annotated[
         list[str] | None,
         typer.Option(
@@ -196,44 +160,66 @@ def up(
             "command line.",
         ),
     ] = None,
+    inspect_token: Annotated[
+        list[str] | None, again("--inspect-token", "A token that looks in the console, and sees no payload", "TOKEN")
+    ] = None,
+    admin_token: Annotated[
+        list[str] | None, again("--admin-token", "A token that looks, reads payloads and acts in the console", "TOKEN")
+    ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Listen where other machines can reach it, without TLS or a token.")
+        bool, option("--insecure", "Listen where other machines can reach it, without TLS or a token.")
     ] = False,
-    cert: Annotated[
-        Path | None,
-        typer.Option("--cert", help="PEM file of the certificate, for tide+tls:// and wss://.", show_default=False),
-    ] = None,
-    key: Annotated[Path | None, typer.Option("--key", help="PEM file of its private key.", show_default=False)] = None,
+    cert: Annotated[Path | None, option("--cert", "PEM file of the certificate, for tide+tls:// and wss://.")] = None,
+    key: Key = None,
     ca: Annotated[
-        Path | None,
-        typer.Option(
-            "--ca", help="PEM file: only nodes with a certificate signed by one in it may join.", show_default=False
-        ),
+        Path | None, option("--ca", "PEM file: only nodes with a certificate signed by one in it may join.")
     ] = None,
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", help="Seconds for calls to end when it stops.", show_default="10")
-    ] = None,
+    timeout: Annotated[float | None, option("--timeout", "Seconds for calls to end when it stops.", shown="10")] = None,
     data: Annotated[
-        Path | None,
-        typer.Option("--data", help="A folder with streams, buckets and leases for all that join.", show_default=False),
+        Path | None, option("--data", "A folder with streams, buckets and leases for all that join.")
     ] = None,
     nats: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--nats",
-            metavar="URL",
-            help="Servers of NATS, such as nats://127.0.0.1:4222: those that join, and clients over HTTP, reach the services of the cluster "
+            "Servers of NATS, such as nats://127.0.0.1:4222: those that join, and clients over HTTP, reach the services of the cluster "
             "there, and streams live in JetStream. A URL with a password goes in the --config file: others can read a command line.",
-            show_default=False,
+            "URL",
+        ),
+    ] = None,
+    join: Annotated[
+        str | None,
+        option(
+            "--join",
+            "Another hub to join, and to share names with. Tables hub.join of the --config file name more.",
+            "URL",
+        ),
+    ] = None,
+    as_: Annotated[
+        str | None, option("--as", "The name of this hub there; also its own without --name.", "NAME")
+    ] = None,
+    export: Annotated[
+        list[str] | None,
+        again(
+            "--export", "What it shares there, with commas: services, NAME=ALIAS, subjects such as orders.>", "NAMES"
+        ),
+    ] = None,
+    import_: Annotated[
+        list[str] | None,
+        again("--import", "What it takes from there, after the name of that hub: paris:billing,paris:news.>", "NAMES"),
+    ] = None,
+    join_token: Annotated[
+        str | None,
+        typer.Option(
+            "--join-token",
+            envvar="TIDEWIRE_JOIN_TOKEN",
+            metavar="SECRET",
+            help="Its token there. The variable or the --config file hides it: others can read a command line.",
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="A key of the configuration, such as links.link_heartbeat_ms=1000; may be given again.",
-        ),
+        again("--set", "A key of the configuration, such as links.link_heartbeat_ms=1000", "KEY=VALUE"),
     ] = None,
     log_level: LogLevel = Level.info,
     log_format: LogFormat = None,
@@ -246,43 +232,25 @@ def up(
     from tidewire.commands.up import up
 
     log_to_stderr(log_level, log_format, json)
-    options = {
-        "name": name,
-        "listen": tuple(listen) if listen else None,
-        "http": tuple(http) if http else None,
-        "cors": tuple(cors) if cors else None,
-        "hosts": tuple(hosts) if hosts else None,
-        "http_files": http_files,
-        "console": console or console_admin or None,
-        "console_admin": console_admin or None,
-        "insecure": insecure or None,
-        "cert": cert,
-        "key": key,
-        "ca": ca,
-        "timeout": timeout,
-        "data": data,
-        "nats": nats,
-    }
-    raise typer.Exit(up(config, options, token or [], settings or [], json))
+    options: dict[str, Any] = {"name": name, "timeout": timeout, "nats": nats, "data": data, "http_files": http_files}
+    options |= {"cert": cert, "key": key, "ca": ca, "insecure": insecure or None}
+    options |= {"console": console or console_admin or None, "console_admin": console_admin or None}
+    for several, given in (("listen", listen), ("http", http), ("cors", cors), ("hosts", hosts)):
+        options[several] = tuple(given) if given else None
+    tokens = {"": token or [], "inspect": inspect_token or [], "admin": admin_token or []}
+    joins = (join, as_, export or [], import_ or [], join_token)
+    raise typer.Exit(up(config, options, tokens, settings or [], json, joins=joins))
 
 
 @app.command(epilog="Example: tidewire console --data orders-data")
 def console(
     url: Annotated[str, typer.Argument(help="Its HTTP address.")] = "http://127.0.0.1:8420",
-    data: Annotated[Path | None, typer.Option("--data", help="Start a hub of this folder.", show_default=False)] = None,
+    data: Annotated[Path | None, option("--data", "Start a hub of this folder.")] = None,
 ) -> None:
     """Open the operator console of a hub, or of a data folder, in the browser."""
     from tidewire.commands.console import console
 
     raise typer.Exit(console(url, data))
-
-
-Url = Annotated[str, typer.Option("--url", envvar="TIDEWIRE_URL", help="The hub.")]
-Text = Annotated[bool, typer.Option("--text", help="Take it for text, whatever it looks like.")]
-Wait = Annotated[float, typer.Option("--wait", help="Seconds in which it tries again to join a hub that is away.")]
-Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the answer.")]
-All = Annotated[bool, typer.Option("--all", help="Those of Tidewire itself, too, such as tidewire-streams.")]
-Header = Annotated[list[str] | None, typer.Option("--header", help="NAME=VALUE; may be given again.")]
 
 
 @app.command(epilog="Example: tidewire mcp --url http://127.0.0.1:8080")
@@ -299,129 +267,13 @@ def mcp(
     raise typer.Exit(mcp(url or gateway, token))
 
 
-def _at_a_hub(work: Callable[..., int]) -> Callable[..., None]:
-    """Make a command of a function that gets a ``talk.Hub`` first: with the options that say which
-    one, and how to join it.
-    """
-
-    def command(
-        url: Url = HUB_URL,
-        token: TokenText = None,
-        ca: Ca = None,
-        cert: Cert = None,
-        key: Key = None,
-        wait: Wait = 0.0,
-        json: Json = False,
-        **own: Any,
-    ) -> None:
-        from tidewire.commands.talk import Hub
-
-        raise typer.Exit(work(Hub(url, token, json, (ca, cert, key), wait), **own))
-
-    return with_options(command, work, 1)
-
-
-@app.command(epilog="""Example: tidewire pub orders.created '{"id": 7}'""")
-@_at_a_hub
-def pub(
-    hub: Any,
-    subject: Annotated[str, typer.Argument(help="What to publish on.")],
-    message: Annotated[str, typer.Argument(help="JSON, or text.")],
-    header: Header = None,
-    text: Text = False,
-) -> int:
-    """Publish a message through a hub."""
-    from tidewire.commands import talk
-
-    hub.as_text = text
-    return talk.pub(hub, subject, message, header or [])
-
-
-@app.command(epilog="Example: tidewire sub 'orders.>' --count 10")
-@_at_a_hub
-def sub(
-    hub: Any,
-    pattern: Annotated[str, typer.Argument(help="Subjects; * stands for one token, > at the end for the rest.")],
-    count: Annotated[int | None, typer.Option("--count", min=1, help="End after so many.", show_default=False)] = None,
-    queue: Annotated[
-        str | None, typer.Option("--queue", help="Share with others of this group.", show_default=False)
-    ] = None,
-) -> int:
-    """Print what is published through a hub, until Ctrl-C."""
-    from tidewire.commands import talk
-
-    return talk.sub(hub, pattern, count, queue)
-
-
-@app.command(epilog="""Example: tidewire req pricing.quote '"X"' --timeout 2""")
-@_at_a_hub
-def req(
-    hub: Any,
-    subject: Annotated[str, typer.Argument(help="Whom to ask.")],
-    message: Annotated[str, typer.Argument(help="JSON, or text.")],
-    timeout: Timeout = 30.0,
-    header: Header = None,
-    text: Text = False,
-) -> int:
-    """Send a request to a subscriber of a subject, and print the reply."""
-    from tidewire.commands import talk
-
-    hub.as_text = text
-    return talk.req(hub, subject, message, timeout, header or [])
-
-
-@app.command(epilog="Example: tidewire call pricing.quote X qty=3")
-@_at_a_hub
-def call(
-    hub: Any,
-    method: Annotated[str, typer.Argument(help="SERVICE.METHOD")],
-    arguments: Annotated[list[str] | None, typer.Argument(help="JSON or text, by position or as NAME=VALUE.")] = None,
-    timeout: Timeout = 30.0,
-    text: Text = False,
-) -> int:
-    """Call a method of a service, and print its result, or the items of its stream as they come."""
-    from tidewire.commands import talk
-
-    hub.as_text = text
-    return talk.call(hub, method, arguments or [], timeout)
-
-
-@app.command(epilog="Example: tidewire services --json")
-@_at_a_hub
-def services(hub: Any, all: All = False) -> int:
-    """List the services of a hub."""
-    from tidewire.commands import talk
-
-    return talk.services(hub, all)
-
-
-@app.command(epilog="Example: tidewire nodes --json")
-@_at_a_hub
-def nodes(hub: Any) -> int:
-    """List the nodes that have joined a hub, and the hub itself."""
-    from tidewire.commands import talk
-
-    return talk.nodes(hub)
-
-
-@app.command(epilog="Example: tidewire agents --json")
-@_at_a_hub
-def agents(hub: Any) -> int:
-    """List the agents of the nodes of a hub."""
-    from tidewire.commands import talk
-
-    return talk.agents(hub)
-
-
 @generate.command("ts", epilog="Example: tidewire generate ts --url ws://127.0.0.1:7421 --out src/services.ts")
 def generate_ts(
     place: Annotated[str | None, typer.Argument(hidden=True)] = None,
     url: Url = HUB_URL,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="The file to write; else it is printed.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, option("--out", "The file to write; else it is printed.")] = None,
     no_bigint: Annotated[
-        bool, typer.Option("--no-bigint", help="Integers are number alone: for services that stay within 2^53.")
+        bool, option("--no-bigint", "Integers are number alone: for services that stay within 2^53.")
     ] = False,
     all: All = False,
     token: TokenText = None,
@@ -432,20 +284,16 @@ def generate_ts(
     """TypeScript interfaces of the services of a hub, from their schemas: for
     `node.client<Services["name"]>("name")`.
     """
-    from tidewire.commands.talk import Hub, generate_ts
-
-    raise typer.Exit(generate_ts(Hub(place or url, token, False, files=(ca, cert, key)), out, all, not no_bigint))
+    raise typer.Exit(talk.generate_ts(Hub(place or url, token, False, files=(ca, cert, key)), out, all, not no_bigint))
 
 
 @app.command(epilog="Example: tidewire top --node orders --interval 2")
 def top(
-    node: Annotated[str | None, typer.Option("--node", help="Its name or process id.", show_default=False)] = None,
+    node: Annotated[str | None, option("--node", "Its name or process id.")] = None,
     url: Annotated[
         str | None,
-        typer.Option(
-            "--url",
-            help="A hub whose nodes to watch.",
-            show_default="TIDEWIRE_URL if it is a hub, else the nodes of this user",
+        option(
+            "--url", "A hub whose nodes to watch.", shown="TIDEWIRE_URL if it is a hub, else the nodes of this user"
         ),
     ] = None,
     token: TokenText = None,
@@ -459,7 +307,6 @@ def top(
     """Watch agents, pools and queues of a running node: one with tw.Node(inspect=True), or
     TIDEWIRE_INSPECT=1.
     """
-    from tidewire.commands.talk import Hub
     from tidewire.top.command import top
 
     # A folder or a store that the environment names has no nodes.

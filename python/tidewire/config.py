@@ -65,9 +65,7 @@ class Config:
             f"config: {source!r} is not a configuration: give a tw.Config, a dict, or the path of a TOML file"
         )
 
-    def layers(
-        self,
-    ) -> tuple[dict[str, Any], tuple[str, str] | None, list[tuple[str, str]], list[tuple[str, str]]]:
+    def layers(self) -> tuple[dict[str, Any], tuple[str, str] | None, list[tuple[str, str]], list[tuple[str, str]]]:
         """Return the code, file, environment and option layers, as the engine takes them."""
         environment = os.environ if self.environment is None else self.environment
         ours = [(name, value) for name, value in environment.items() if name.startswith("TIDEWIRE_")]

@@ -50,12 +50,7 @@ class DeadLetters:
         self._engine = engine
 
     def list(
-        self,
-        *,
-        reason: str | None = None,
-        actor: int | None = None,
-        name: str | None = None,
-        limit: int | None = None,
+        self, *, reason: str | None = None, actor: int | None = None, name: str | None = None, limit: int | None = None
     ) -> list[DeadLetter]:
         """Return the letters kept, oldest first.
 

@@ -1,56 +1,5 @@
-"""The errors of Tidewire, each with its code and its remedy.
-
-::
-
-    TidewireError(Exception)
-    ├── MailboxFull
-    ├── ActorStopped
-    ├── AskTimeout (also TimeoutError)
-    ├── AskCycle
-    ├── NoReply
-    ├── NameTaken
-    ├── NoSuchTarget (also LookupError)
-    ├── UnknownDispatcher (also LookupError)
-    ├── InvalidArgument (also ValueError)
-    │   └── InvalidSubject
-    ├── ConfigError (also ValueError)
-    ├── AlreadyStarted
-    ├── NodeStopped
-    ├── LimitExceeded
-    ├── RemoteError
-    ├── LinkLost
-    ├── NoResponders
-    ├── PayloadTooLarge
-    ├── Unauthorized
-    ├── WorkerLost
-    ├── TaskQuarantined
-    ├── TaskTimeout (also TimeoutError)
-    ├── PoolFailed
-    ├── PoolStopped
-    ├── MessageExpired
-    ├── Unhandled
-    ├── WireError
-    ├── VersionMismatch
-    ├── CallCancelled
-    ├── RemoteGone
-    ├── CampaignError
-    │   ├── StoreUnavailable
-    │   ├── NoSuchCampaign (also LookupError)
-    │   └── CodeChanged
-    └── HomeError
-        ├── NotFound (also LookupError)
-        ├── SettingsDiffer
-        ├── StreamFull
-        ├── StaleDelivery
-        ├── RevisionConflict
-        ├── LeaseLost
-        ├── LeaseHeld (also TimeoutError)
-        ├── HomeBusy
-        ├── DataInUse
-        ├── DataCorrupt
-        ├── Unsupported
-        ├── HomeUnavailable
-        └── PublishFailed
+"""The errors of Tidewire, each with its code and its remedy. ``docs/reference/errors.md`` has their
+tree and their causes.
 
 Every class has ``code``, a stable text for programs, and ``retryable``: true if a program may try
 the same call again after a pause. The message names the field, its value and the fix.
@@ -63,57 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+# fmt: off
 __all__ = [
-    "ActorStopped",
-    "AlreadyStarted",
-    "AskCycle",
-    "AskTimeout",
-    "CallCancelled",
-    "CampaignError",
-    "CodeChanged",
-    "ConfigError",
-    "DataCorrupt",
-    "DataInUse",
-    "HomeBusy",
-    "HomeError",
-    "HomeUnavailable",
-    "InvalidArgument",
-    "InvalidSubject",
-    "LeaseHeld",
-    "LeaseLost",
-    "LimitExceeded",
-    "LinkLost",
-    "MailboxFull",
-    "MessageExpired",
-    "NameTaken",
-    "NoReply",
-    "NoResponders",
-    "NoSuchCampaign",
-    "NoSuchTarget",
-    "NodeStopped",
-    "NotFound",
-    "PayloadTooLarge",
-    "PoolFailed",
-    "PoolStopped",
-    "PublishFailed",
-    "RemoteError",
-    "RemoteGone",
-    "RevisionConflict",
-    "SettingsDiffer",
-    "StaleDelivery",
-    "StoreUnavailable",
-    "StreamFull",
-    "TaskQuarantined",
-    "TaskTimeout",
-    "TidewireError",
-    "Unauthorized",
-    "Unhandled",
-    "UnknownDispatcher",
-    "Unsupported",
-    "VersionMismatch",
-    "WireError",
-    "WorkerLost",
+    "ActorStopped", "AlreadyStarted", "AskCycle", "AskTimeout", "CallCancelled", "CampaignError",
+    "CodeChanged", "ConfigError", "DataCorrupt", "DataInUse", "ForkedError", "HomeBusy",
+    "HomeError", "HomeUnavailable", "InvalidArgument", "InvalidSubject", "LeaseHeld", "LeaseLost",
+    "LimitExceeded", "LinkLost", "MailboxFull", "MessageExpired", "NameTaken", "NoReply",
+    "NoResponders", "NoSuchCampaign", "NoSuchTarget", "NodeStopped", "NotFound", "Overloaded",
+    "PayloadTooLarge", "PoolFailed", "PoolStopped", "PublishFailed", "RemoteError", "RemoteGone",
+    "RevisionConflict", "SettingsDiffer", "StaleDelivery", "StoreUnavailable", "StreamFull",
+    "TaskQuarantined", "TaskTimeout", "TidewireError", "Unauthorized", "Unhandled",
+    "UnknownDispatcher", "Unsupported", "VersionMismatch", "WireError", "WorkerLost",
 ]
+# fmt: on
 
 
 class TidewireError(Exception):
@@ -277,6 +188,15 @@ class NodeStopped(TidewireError):
     code = "node_stopped"
 
 
+class ForkedError(NodeStopped):
+    """The object was made before a fork, and belongs to the parent process.
+
+    Make a new node or pool in the child, or start processes with `spawn` or `forkserver`.
+    """
+
+    code = "forked"
+
+
 class LimitExceeded(TidewireError):
     """A limit of the node was reached; the message names it.
 
@@ -284,6 +204,16 @@ class LimitExceeded(TidewireError):
     """
 
     code = "limit_exceeded"
+    retryable = True
+
+
+class Overloaded(LimitExceeded):
+    """No instance has capacity for the call; its handler has not begun.
+
+    Call again later, serve more instances, or raise `concurrency` or `waiting` of the service.
+    """
+
+    code = "overloaded"
     retryable = True
 
 

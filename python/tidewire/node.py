@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
-from types import EllipsisType, NoneType, TracebackType
+from types import EllipsisType, NoneType
 from typing import TYPE_CHECKING, Any
 
 from tidewire import _log
@@ -23,7 +23,7 @@ from tidewire._node.subjects import Subjects
 from tidewire._numbers import check_seconds
 from tidewire._runtime import live_nodes, steps
 from tidewire._runtime.blocking_portal import refuse_loop
-from tidewire._trace_context import find_spans
+from tidewire._tracing.process_spans import find_spans, store_spans
 from tidewire._urls import is_link, is_nats
 from tidewire.broker import BrokerConfig
 from tidewire.config import Config
@@ -79,6 +79,13 @@ class Node(Subjects, Streams, Agents):
             attempt.
         data: A folder for streams, key-value buckets and leases; one process has it open at a time.
             Without it they are those of the hub that the node joins.
+        metrics: An address such as ``127.0.0.1:9464``, where Prometheus finds the metrics of this
+            node without a hub; with port 0 the system chooses, and ``metrics_url`` has it. It asks
+            for no token: name one that only the scraper reaches.
+        spans: How many spans of this process are stored for the view "Trace" of the console, the
+            newest, of at most 2 KiB each. Calls and messages then have spans also without
+            OpenTelemetry. It needs ``inspect``. 0 for none; None takes TIDEWIRE_SPANS from the
+            environment, and 0 where that is not set.
 
     Raises:
         ConfigError: if the configuration is wrong; it names all problems at once.
@@ -95,6 +102,8 @@ class Node(Subjects, Streams, Agents):
         tls: Tls | None = None,
         join_timeout: float | None = 0.0,
         data: str | Path | None = None,
+        metrics: str | None = None,
+        spans: int | None = None,
     ) -> None:
         self._joins = is_link(url)
         if not isinstance(data, (str, Path, NoneType)) or data == "":
@@ -134,9 +143,15 @@ class Node(Subjects, Streams, Agents):
         made = f"node-{os.getpid()}-{os.urandom(4).hex()}" if self._meets else f"node-{os.getpid()}"
         self.name = made if name is None else name
         self._inspect = statistics_service.wanted(inspect, Config.of(config).environment)
+        most = statistics_service.spans_wanted(spans, Config.of(config).environment, self._inspect)
+        if not isinstance(metrics, (str, NoneType)) or metrics == "":
+            raise InvalidArgument(f"metrics: {metrics!r} is not allowed: give text such as '127.0.0.1:9464', or None")
+        self._metrics = metrics
         self._inspector: StatisticsService | None = None
         self._engine = Engine(*Config.of(config).layers())
         find_spans()
+        self._end_spans = store_spans(self, most) if most else None
+        statistics_service.find_meters()
         for warning in self._engine.warnings():
             log.warning("node.notice", "%(node)s: %(line)s", node=self.name, line=warning)
         self._unshared = {}
@@ -173,14 +188,14 @@ class Node(Subjects, Streams, Agents):
         Raises:
             AlreadyStarted: if it was started before.
             NodeStopped: if it has been stopped.
-            ConfigError: if it is to be inspected, and there is no place for a socket that only this
-                user can open.
+            InvalidArgument: if the address of its metrics is not allowed.
+            ConfigError: if that address is taken, or the node is to be inspected, and there is no
+                place for a socket that only this user can open.
         """
         self._check_start()
         had_thread = self._loop_thread is not None
         try:
-            if self._inspect:
-                self._inspector = statistics_service.open_for(self)
+            self._inspector = statistics_service.open_for(self)
             if self._meets:
                 from tidewire.links.join import join_blocking
 
@@ -234,8 +249,7 @@ class Node(Subjects, Streams, Agents):
         from tidewire.links.join import join
 
         self._check_start()
-        if self._inspect:
-            self._inspector = statistics_service.open_for(self)
+        self._inspector = statistics_service.open_for(self)
         try:
             await join(self, self._join_timeout)
         except BaseException:
@@ -258,9 +272,7 @@ class Node(Subjects, Streams, Agents):
             self._engine.unbind()
             thread.end()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
         from tidewire._node import abort
         from tidewire._runtime import signals
 
@@ -278,16 +290,14 @@ class Node(Subjects, Streams, Agents):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is not None:
-            self._abort_blocking()
+            steps.blocking(self._aborting())
             return
         try:
-            self._stop_blocking(...)
+            steps.blocking(self._stopping())
         except BaseException:
-            self._abort_blocking()
+            steps.blocking(self._aborting())
             raise
 
     async def run_forever(self) -> None:
@@ -340,6 +350,11 @@ class Node(Subjects, Streams, Agents):
     # Looking
 
     @property
+    def metrics_url(self) -> str | None:
+        """Where the metrics of this node are while it runs, with the real port; or None."""
+        return None if self._inspector is None else self._inspector.metrics_url
+
+    @property
     def dead_letters(self) -> DeadLetters:
         """Messages that were given up."""
         return DeadLetters(self._engine)
@@ -360,7 +375,11 @@ class Node(Subjects, Streams, Agents):
         ``services`` how many instances of each service it can reach at present, here and at other
         nodes. ``dropped`` counts published messages that came and could not be read, and ``of_hub``
         is what a hub counts: among others, under ``dropped``, published messages for which there
-        was no room (``link_queue_bytes``). The cost grows with the number of actors.
+        was no room (``link_queue_bytes``). ``received_bytes`` and ``sent_bytes`` count the frames
+        of the link to the hub since the node joined, without payloads in shared memory, and
+        ``credit_bytes`` is how many bytes may still wait for it. ``joins`` has the other hubs that
+        it has joined, with calls and messages in each direction, and ``routes`` the estimates of
+        the policy "lowest_latency", in microseconds. The cost grows with the number of actors.
         """
         return {
             **self._engine.statistics(),
@@ -368,7 +387,10 @@ class Node(Subjects, Streams, Agents):
             "pools": statistics_service.pools(),
             "services": statistics_service.services(self),
             "remote": statistics_service.remote(self),
+            "durations": statistics_service.durations(self),
             "links": statistics_service.links(self),
+            "joins": statistics_service.joins(self),
+            "routes": statistics_service.routes(self),
         }
 
     async def until(
@@ -376,10 +398,10 @@ class Node(Subjects, Streams, Agents):
     ) -> dict[str, Any]:
         """Wait until the statistics fit a condition, and return them.
 
-        The node checks the condition after each event: its link is lost or has joined again, a node
-        has joined here or gone, a service or an agent of any node came or went, a function or
-        object was given or released, a message became a dead letter. The statistics also show
-        counters of single messages, but nothing signals these.
+        The node checks the condition after each event: its link is lost or has joined again, the
+        link to another hub is lost, a node has joined here or gone, a service or an agent of any
+        node came or went, a function or object was given or released, a message became a dead
+        letter. The statistics also show counters of single messages, but nothing signals these.
 
         Args:
             condition: Called with ``statistics()``; true if they fit.
@@ -390,7 +412,7 @@ class Node(Subjects, Streams, Agents):
             NodeStopped: if the node has stopped, and they do not fit.
             InvalidArgument: if an argument is not allowed.
         """
-        return await steps.awaited(statistics_wait.fits(self, condition, timeout))
+        return await steps.awaited(statistics_wait.node_fits(self, condition, timeout))
 
     def __repr__(self) -> str:
         state = "stopped" if self._stopped else "running" if self._started else "not started"
@@ -441,6 +463,8 @@ class Node(Subjects, Streams, Agents):
                 registry_of(self).change_counter.ring()
             if self._inspector is not None:
                 self._inspector.end()
+            if self._end_spans is not None:
+                self._end_spans()
             self._close_folder()
             self._engine.unbind()
             _log.sum_up()
@@ -450,10 +474,7 @@ class Node(Subjects, Streams, Agents):
             self._engine.change_counter.ring()
         return self._ledger
 
-    def _stop_blocking(self, timeout: float | EllipsisType | None) -> Ledger:
-        return steps.blocking(self._stopping(timeout))
-
-    def _stopping(self, timeout: float | EllipsisType | None) -> Steps[Ledger]:
+    def _stopping(self, timeout: float | EllipsisType | None = ...) -> Steps[Ledger]:
         until = self._until(timeout)
         names = idle.stranded(self) if self._ledger is None and not self._engine.is_past else []
         if names:
@@ -465,7 +486,8 @@ class Node(Subjects, Streams, Agents):
         with idle.log_waiting(self, until, _BEGUN, _TELL_AFTER_S):
             if self._begin_goodbye():
                 try:
-                    yield from idle.quiet(self, self._idle_s(until))
+                    left_s = _left(until)
+                    yield from idle.quiet(self, None if left_s is None else left_s * _IDLE_SHARE)
                 except TimeoutError as late:
                     log.info("node.stop_late", "%(error)s: it stops all the same", node=self.name, error=late)
                 except BaseException:
@@ -479,24 +501,20 @@ class Node(Subjects, Streams, Agents):
             ledgers: list[Ledger] = [(yield pending)]
             # Actors may wait for tasks of pools, so that the pools stop after them.
             for pool in self._live_pools():
-                ledgers.append((yield pool.stopping(True, _left(until))))
+                ledgers.append((yield from pool._ending(True, _left(until))))
             yield from self._stored(readers, until)
             if self._connection is not None:
                 yield from self._connection.draining(until)
         return self._end_stop(ledgers)
 
-    def _abort_blocking(self) -> None:
-        from tidewire._node.abort import abort_blocking
+    def _aborting(self) -> Steps[None]:
+        from tidewire._node.abort import ending
 
-        abort_blocking(self)
+        return ending(self)
 
     def _until(self, timeout: float | EllipsisType | None) -> float | None:
         seconds = self._engine.stop_timeout(timeout)
         return None if timeout is None else monotonic() + seconds
-
-    def _idle_s(self, until: float | None) -> float | None:
-        left_s = _left(until)
-        return None if left_s is None else left_s * _IDLE_SHARE
 
 
 def _left(until: float | None) -> float | None:

@@ -23,7 +23,8 @@ class ServiceConfig(Numbers):
         service_concurrency: Calls that one instance handles at once, over all callers.
         service_waiting: Calls that wait for one instance; one more is refused.
         service_streams: Streams that one instance writes at once.
-        stream_ahead: Items of a stream that were written here and not yet taken.
+        stream_ahead: Items of a stream that were written here for a reader of this process and not
+            yet taken.
 
     Raises:
         ConfigError: if values are not allowed; it names all of them at once.

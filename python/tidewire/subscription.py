@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tidewire.supervision import Mailbox
@@ -85,9 +84,7 @@ class SubscriptionStream:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
         await self._end()
 
     async def _end(self) -> None:
@@ -110,15 +107,12 @@ class SubscriptionStream:
         if self._actor is None or (self._next.empty() and not self._actor.alive):
             raise StopAsyncIteration
         envelope = await self._next.get()
-        if envelope is None or not self._actor_lives():
+        if envelope is None or not (self._actor is not None and self._actor.alive):
             # Others may wait as well.
             _end(self._next)
         if envelope is None:
             raise StopAsyncIteration
         return envelope
-
-    def _actor_lives(self) -> bool:
-        return self._actor is not None and self._actor.alive
 
     def __repr__(self) -> str:
         return f"<SubscriptionStream {self._pattern}>"

@@ -55,7 +55,7 @@ class Supervision:
     backoff_max_ms: float = RESTART_BACKOFF_MAX_MS.default
 
     def __post_init__(self) -> None:
-        _one_of("supervision.on_failure", self.on_failure, get_args(OnFailure))
+        one_of("supervision.on_failure", self.on_failure, get_args(OnFailure))
         whole("supervision.max_deliveries", self.max_deliveries, MAX_DELIVERIES)
         whole("supervision.max_restarts", self.max_restarts, MAX_RESTARTS)
         _millis("supervision.window_ms", self.window_ms, RESTART_WINDOW_MS)
@@ -82,7 +82,7 @@ class Mailbox:
 
     def __post_init__(self) -> None:
         whole("mailbox.capacity", self.capacity, MAILBOX_CAPACITY)
-        _one_of("mailbox.overflow", self.overflow, get_args(Overflow))
+        one_of("mailbox.overflow", self.overflow, get_args(Overflow))
 
 
 def whole(field: str, value: object, limit: Limit) -> None:
@@ -102,7 +102,7 @@ def _millis(field: str, value: object, limit: Limit) -> None:
         raise InvalidArgument(f"{field}: {value!r} is not allowed: give {limit.min:,} to {limit.max:,} milliseconds")
 
 
-def _one_of(field: str, value: object, names: tuple[str, ...]) -> None:
+def one_of(field: str, value: object, names: tuple[str, ...]) -> None:
     # A list can't be looked up by its hash, nor be one of the names.
     if not isinstance(value, str) or value not in names:
         raise InvalidArgument(f"{field}: {value!r} is not allowed: use one of {', '.join(map(repr, names))}")

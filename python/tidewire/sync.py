@@ -11,15 +11,15 @@ from tidewire._node import idle, statistics_wait
 from tidewire._node.streams import Streams
 from tidewire._node.subjects import Subjects
 from tidewire._runtime import steps
-from tidewire._runtime.blocking_portal import Blocking, blocking, refuse_loop, run
+from tidewire._runtime.blocking_portal import Blocking, blocking, blocking_form, refuse_loop
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tidewire._binding import Timer
     from tidewire._node.ledger import Ledger
     from tidewire.services.instance_watch import InstanceChange
-    from tidewire.streams.blocking_streams import SyncBucket, SyncLease, SyncStream
     from tidewire.streams.command_run import SyncCommandRun
+    from tidewire.streams.lease import SyncLease
 
 _M = TypeVar("_M")
 _R = TypeVar("_R")
@@ -33,23 +33,13 @@ class Sync(Blocking[Any]):
     """
 
     commands = blocking(Streams.commands)
+    kv = blocking_form(Streams.kv)
     request = blocking(Subjects.request)
-
-    def stream(self, name: str, **options: Any) -> SyncStream:
-        """Make a stream, or find it; see ``node.stream``."""
-        from tidewire.streams.blocking_streams import SyncStream
-
-        return SyncStream(run(self._node, self._node.stream(name, **options)), self._node)
-
-    def kv(self, name: str, **options: Any) -> SyncBucket:
-        """Make a bucket, or find it; see ``node.kv``."""
-        from tidewire.streams.blocking_streams import SyncBucket
-
-        return SyncBucket(run(self._node, self._node.kv(name, **options)), self._node)
+    stream = blocking_form(Streams.stream)
 
     def lease(self, name: str, **options: Any) -> SyncLease:
         """Return a lease; see ``node.lease``."""
-        from tidewire.streams.blocking_streams import SyncLease
+        from tidewire.streams.lease import SyncLease
 
         return SyncLease(self._node.lease(name, **options), self._node)
 
@@ -83,7 +73,7 @@ class Sync(Blocking[Any]):
     def until(self, condition: Callable[[dict[str, Any]], object], timeout: float | None = None) -> dict[str, Any]:
         """Block until the statistics fit a condition, and return them; see ``node.until``."""
         refuse_loop("until")
-        return steps.blocking(statistics_wait.fits(self._node, condition, timeout))
+        return steps.blocking(statistics_wait.node_fits(self._node, condition, timeout))
 
     def idle(self, timeout: float | None = None) -> None:
         """Block until the node has nothing to do; see ``node.idle``."""

@@ -11,41 +11,41 @@ pub struct StoreError {
     message: String,
 }
 
-/// The kind of an error, as far as a program can react to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
+named! {
+    /// The kind of an error, as far as a program can react to it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    ErrorKind:
     /// There is no connection: the server is away, or the file's folder does not exist.
-    Unreachable,
+    Unreachable = "unreachable",
     /// Another process has held what the call needs for too long.
-    Locked,
+    Locked = "locked",
     /// The database, its file or its folder can't be written.
-    ReadOnly,
+    ReadOnly = "read_only",
     /// The disk, or the database's limit, is full.
-    Full,
+    Full = "full",
     /// The user, the password or a privilege is refused.
-    Denied,
+    Denied = "denied",
     /// The database is not Tidewire's: a file of another application, no database at all, or tables
     /// that are not ours.
-    Foreign,
+    Foreign = "foreign",
     /// A newer Tidewire has made or migrated the tables.
-    Newer,
+    Newer = "newer",
     /// The URL can't be read.
-    Url,
+    Url = "url",
     /// A value that can't be stored, or does not fit the stored data.
-    Invalid,
+    Invalid = "invalid",
     /// No campaign has this name or number.
-    NoSuchCampaign,
+    NoSuchCampaign = "no_such_campaign",
     /// A campaign of this name exists.
-    NameTaken,
+    NameTaken = "name_taken",
     /// The lease was taken away: nothing was stored.
-    Stale,
+    Stale = "stale",
     /// The campaign's state does not allow it.
-    Transition,
+    Transition = "transition",
     /// The tables contradict each other, or the database has reported damage.
-    Corrupt,
+    Corrupt = "corrupt",
     /// Anything else that the database has answered.
-    Database,
+    Database = "database",
 }
 
 impl StoreError {
@@ -65,31 +65,9 @@ impl StoreError {
     }
 
     /// True if the same call may succeed after a pause. A commit may have happened although its
-    /// connection broke: its second try is then `Stale`, and its results are stored once.
+    /// connection broke: its results are stored once, and its second try is `Stale` if the lease
+    /// was at its end.
     pub const fn retryable(&self) -> bool {
         matches!(self.kind, ErrorKind::Unreachable | ErrorKind::Locked)
-    }
-}
-
-impl ErrorKind {
-    /// The name for programs: `unreachable`, `read_only`, ...
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Unreachable => "unreachable",
-            Self::Locked => "locked",
-            Self::ReadOnly => "read_only",
-            Self::Full => "full",
-            Self::Denied => "denied",
-            Self::Foreign => "foreign",
-            Self::Newer => "newer",
-            Self::Url => "url",
-            Self::Invalid => "invalid",
-            Self::NoSuchCampaign => "no_such_campaign",
-            Self::NameTaken => "name_taken",
-            Self::Stale => "stale",
-            Self::Transition => "transition",
-            Self::Corrupt => "corrupt",
-            Self::Database => "database",
-        }
     }
 }

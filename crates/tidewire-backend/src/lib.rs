@@ -9,6 +9,27 @@
 
 #![forbid(unsafe_code)]
 
+/// An enum with the variants of a table, all of them in a constant, and the name of each.
+macro_rules! named {
+    ($(#[$about:meta])* $enum:ident: $($(#[$text:meta])* $variant:ident = $name:literal,)*) => {
+        $(#[$about])*
+        #[non_exhaustive]
+        pub enum $enum {
+            $($(#[$text])* $variant,)*
+        }
+
+        impl $enum {
+            /// Every variant, in the order of the table.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant,)*];
+
+            /// The name for programs and tables, in snake case.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+    };
+}
+
 pub mod campaigns;
 mod error;
 pub mod home;

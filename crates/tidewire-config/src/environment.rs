@@ -9,7 +9,7 @@ use crate::tables::{SUBS, Sub};
 const PREFIX: &str = "TIDEWIRE_";
 
 /// Suffixes of variables with this prefix that are no configuration keys, in small letters.
-const OTHERS: [&str; 7] = ["bench", "ca", "data", "inspect", "store", "token", "url"];
+const OTHERS: [&str; 8] = ["bench", "ca", "data", "inspect", "spans", "store", "token", "url"];
 
 /// Divides the parts of a key.
 const DIVIDER: &str = "__";

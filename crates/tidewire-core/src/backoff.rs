@@ -18,6 +18,12 @@
 ///
 /// backoff.reset();
 /// assert!(backoff.next_delay_us() <= 1_000);
+///
+/// // The next delay is one of 2,000: success for 5 microseconds is none.
+/// backoff.reset_after(5);
+/// assert_eq!(backoff.attempts(), 1);
+/// backoff.reset_after(2_000);
+/// assert_eq!(backoff.attempts(), 0);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backoff {
@@ -54,6 +60,14 @@ impl Backoff {
     pub fn reset(&mut self) {
         self.full_us = self.initial_us;
         self.attempts = 0;
+    }
+
+    /// The attempt succeeded, and lasted so long. After one that was shorter than the next delay,
+    /// the delays go on growing.
+    pub fn reset_after(&mut self, lasted_us: u64) {
+        if lasted_us >= self.full_us {
+            self.reset();
+        }
     }
 
     /// A number from 0 to `most`, evenly.

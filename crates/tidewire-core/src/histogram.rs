@@ -21,7 +21,7 @@ const STEPS: usize = 1 << PRECISION;
 /// for nanos in 1..=1_000 {
 ///     times.record(nanos);
 /// }
-/// assert_eq!((times.count(), times.mean(), times.max()), (1_000, 500, 1_000));
+/// assert_eq!((times.count(), times.max()), (1_000, 1_000));
 /// let p99 = times.percentile(99.0);
 /// assert!((990..=990 + 990 / 16).contains(&p99));
 /// ```
@@ -31,14 +31,13 @@ pub struct Histogram {
     first: usize,
     counts: Vec<u64>,
     count: u64,
-    sum: u128,
     max: u64,
 }
 
 impl Histogram {
     /// A histogram without values.
     pub const fn new() -> Self {
-        Self { first: 0, counts: Vec::new(), count: 0, sum: 0, max: 0 }
+        Self { first: 0, counts: Vec::new(), count: 0, max: 0 }
     }
 
     /// Counts one value.
@@ -47,7 +46,6 @@ impl Histogram {
         self.cover(bucket, bucket);
         self.counts[bucket - self.first] += 1;
         self.count += 1;
-        self.sum += u128::from(value);
         self.max = self.max.max(value);
     }
 
@@ -72,7 +70,6 @@ impl Histogram {
             *ours += theirs;
         }
         self.count += other.count;
-        self.sum += other.sum;
         self.max = self.max.max(other.max);
     }
 
@@ -101,24 +98,6 @@ impl Histogram {
     /// The largest value, exactly; 0 without values.
     pub fn max(&self) -> u64 {
         self.max
-    }
-
-    /// The mean of the values, rounded down; 0 without values. Exact, as it is not computed from
-    /// the buckets.
-    pub fn mean(&self) -> u64 {
-        self.sum.checked_div(u128::from(self.count)).unwrap_or(0) as u64
-    }
-
-    /// The sum of the values, exactly.
-    pub fn sum(&self) -> u128 {
-        self.sum
-    }
-
-    /// The buckets that are not empty, as (largest value of the bucket, count), in the order of
-    /// their values.
-    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let buckets = self.counts.iter().enumerate().filter(|&(_, &count)| count > 0);
-        buckets.map(|(index, &count)| (last_of(self.first + index), count))
     }
 
     /// Which of the sorted values, from 1, a percentile names.
@@ -157,6 +136,39 @@ fn last_of(bucket: usize) -> u64 {
     let shift = (bucket / STEPS).saturating_sub(1);
     let high_bits = (bucket - shift * STEPS) as u64;
     (high_bits << shift) | ((1 << shift) - 1)
+}
+
+/// Ends of the buckets of [`Durations`], in milliseconds: those of OpenTelemetry's conventions.
+pub const DURATION_ENDS_MS: [u64; 14] = [5, 10, 25, 50, 75, 100, 250, 500, 750, 1_000, 2_500, 5_000, 7_500, 10_000];
+
+/// Counts of durations in fixed buckets, the last one without an end, and their sum.
+///
+/// ```
+/// use tidewire_core::histogram::Durations;
+///
+/// let mut times = Durations::default();
+/// [5_000, 5_001, 20_000_000].map(|us| times.record(us));
+/// assert_eq!((times.buckets[0], times.buckets[1], times.buckets[14], times.sum_us), (1, 1, 1, 20_010_001));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Durations {
+    /// How many durations are in each bucket.
+    pub buckets: [u64; DURATION_ENDS_MS.len() + 1],
+    /// Sum of all durations, in microseconds.
+    pub sum_us: u64,
+}
+
+impl Durations {
+    /// Counts one duration in microseconds.
+    pub fn record(&mut self, us: u64) {
+        self.buckets[DURATION_ENDS_MS.partition_point(|end| us > end * 1_000)] += 1;
+        self.sum_us = self.sum_us.saturating_add(us);
+    }
+
+    /// How many durations were counted.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
 }
 
 #[cfg(test)]

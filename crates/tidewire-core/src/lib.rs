@@ -6,6 +6,7 @@
 //! - [`histogram`]: distributions of times in a few hundred bytes.
 //! - [`tree`]: subscriptions, found by subject.
 //! - [`campaign`]: seeded runs in ranges: seeds, random numbers, rows, digests.
+//! - [`federation`]: names that two hubs share, and the path of what crosses between hubs.
 //! - [`link`]: links between nodes, the hub that routes between them, without sockets.
 //! - [`rpc`]: calls between nodes: balancer, admission, retries, watchdog.
 //! - [`stream`]: durable logs, consumers, leases and key-value buckets, without files.
@@ -17,6 +18,7 @@
 
 pub mod backoff;
 pub mod campaign;
+pub mod federation;
 pub mod histogram;
 pub mod link;
 pub mod restart;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use tidewire_sync::{Mutex, RwLock};
+use tidewire_sync::{Mutex, RwLock, clock};
 
 use crate::actor::id::ActorId;
 use crate::cell::any_cell::AnyCell;
@@ -70,7 +70,7 @@ impl Core {
             started: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             ask_timeouts: AtomicU64::new(0),
-            born: Instant::now(),
+            born: clock::now(),
         })
     }
 
@@ -149,7 +149,7 @@ impl Core {
         let DispatcherKind::Threads(pool) = &dispatcher.place else { return None };
         match self.starvation_now(pool) {
             Some(now) => {
-                *pool.last_starved.lock() = Some((Instant::now(), now.clone()));
+                *pool.last_starved.lock() = Some((clock::now(), now.clone()));
                 Some(now)
             }
             None => {
@@ -198,7 +198,7 @@ impl Core {
 
     /// Microseconds since the engine was made.
     pub(crate) fn now_micros(&self) -> u64 {
-        u64::try_from(self.born.elapsed().as_micros()).unwrap_or(u64::MAX)
+        u64::try_from(clock::since(self.born).as_micros()).unwrap_or(u64::MAX)
     }
 
     pub(crate) fn instant(&self, micros: u64) -> Instant {

@@ -5,7 +5,7 @@ use std::task::Waker;
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use tidewire_sync::Mutex;
+use tidewire_sync::{Mutex, clock};
 
 use crate::actor::signal::StopReason;
 use crate::cell::any_cell::AnyCell;
@@ -108,7 +108,7 @@ impl Engine {
     /// is named in the report. A second call answers with the report of the first, and gives it no
     /// more time than its own. Called in the handler of an actor it does not wait.
     pub fn shutdown(&self, timeout: Duration) -> ShutdownReport {
-        let (now, timeout) = (Instant::now(), timeout.min(LONGEST));
+        let (now, timeout) = (clock::now(), timeout.min(LONGEST));
         if self.core.is_started() && !self.core.is_stopping() && crate::current::actor_of(self.core.number).is_none() {
             self.idle().wait_until(now + idle_share(timeout));
         }
@@ -156,7 +156,7 @@ impl Engine {
     }
 
     fn stop_all(&self, drain: bool, timeout: Duration, closed: Option<Vec<Arc<dyn AnyCell>>>) -> ShutdownReport {
-        self.inner.shutdown(drain, Instant::now() + timeout.min(LONGEST), closed)
+        self.inner.shutdown(drain, clock::now() + timeout.min(LONGEST), closed)
     }
 
     /// A handle for use inside actors.
@@ -203,7 +203,7 @@ impl Inner {
 
     fn left(&self) -> Duration {
         let deadline = self.haste.lock().deadline;
-        deadline.map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(Instant::now()))
+        deadline.map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(clock::now()))
     }
 
     /// Stops all actors: those whose mailboxes were closed, or else those that are there.
@@ -243,10 +243,10 @@ impl Inner {
         }
         self.core.timers.end();
         self.haste.lock().waiting = None;
-        let grace = Instant::now() + self.left().max(GRACE);
+        let grace = clock::now() + self.left().max(GRACE);
         for pool in &self.pools {
             // Threads whose actors were all abandoned need no more time than it takes to notice.
-            let until = if report.stuck.is_empty() { grace } else { Instant::now() + GRACE };
+            let until = if report.stuck.is_empty() { grace } else { clock::now() + GRACE };
             report.threads.extend(pool.end(until).into_iter().map(|stuck| stuck.thread));
         }
         *shut = Some(report.clone());
@@ -259,7 +259,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.shutdown(false, Instant::now() + GRACE, None);
+        self.shutdown(false, clock::now() + GRACE, None);
         // A message may hold its actor, and with it all of this.
         self.core.dead.clear();
     }

@@ -36,7 +36,6 @@ pub(crate) enum AcceptState {
     Closed,
 }
 
-/// Outcome of a push.
 pub(crate) enum PushOutcome<M> {
     /// Accepted; `wake` says that the actor must be put on a run queue.
     Accepted { wake: bool },

@@ -29,7 +29,6 @@ mod dead_letters;
 mod dispatch;
 mod engine;
 mod error;
-mod fork;
 mod guard;
 mod inbox;
 mod reply;
@@ -77,10 +76,21 @@ pub mod raw {
     pub use crate::config::problem::{nearest, start_of};
     pub use crate::current::{acting_as, actor as current_actor};
     pub use crate::dispatch::blocking;
-    pub use crate::fork::leave_parent;
     pub use crate::timers::Fire;
     pub use crate::timers::watch::Watch;
-    pub use tidewire_sync::{Condvar, Mutex, PerProcess, forked, generation, identity, take_descriptors_of_parent};
+    pub use tidewire_sync::clock;
+    pub use tidewire_sync::{Condvar, Mutex, PerProcess, generation, identity, of_this_process};
+
+    /// As [`tidewire_sync::leave_parent`]. Engines of the parent must not be used in the child, and
+    /// not be dropped; new ones work. The thread may be a worker in the middle of a turn.
+    pub fn leave_parent() -> impl Iterator<Item = (i32, u64)> {
+        let descriptors = tidewire_sync::leave_parent();
+        crate::dispatch::leave_seat();
+        crate::current::reset();
+        crate::dispatch::threads::reset();
+        crate::reply::slot_cache::reset();
+        descriptors
+    }
 }
 
 /// The example of the guide runs as a test.

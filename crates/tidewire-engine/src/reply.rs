@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::actor::id::ActorId;
 use crate::ask_slot::{AskEnd, AskHandle, AskSlot, AskState, SlotView};
@@ -150,7 +150,7 @@ impl<T: Send + 'static> Pending<T> {
                 if let SlotView::Ended { value, .. } = slot.look_or_wait(&waker) {
                     return counted(slot, value);
                 }
-                match deadline.map(|at| at.saturating_duration_since(Instant::now())) {
+                match deadline.map(|at| at.saturating_duration_since(tidewire_sync::clock::now())) {
                     Some(Duration::ZERO) => slot.time_is_up(),
                     Some(left) => thread::park_timeout(left),
                     None => thread::park(),
@@ -181,7 +181,7 @@ fn counted<T>(slot: &AskSlot<T>, mut value: Result<T, AskError>) -> Result<T, As
         && let Some(core) = slot.home.upgrade()
     {
         core.ask_timeouts.fetch_add(1, Ordering::Relaxed);
-        let begun = Instant::now().checked_sub(*after);
+        let begun = tidewire_sync::clock::now().checked_sub(*after);
         *starved = core.find(*actor).and_then(|cell| core.starvation(cell.place(), begun)).map(Box::new);
     }
     value

@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use tidewire_core::wheel::{Key, Wheel};
+use tidewire_sync::clock as sync_clock;
 
 use crate::actor::id::ActorId;
 use crate::guard::guarded;
@@ -72,12 +73,14 @@ struct State {
 impl Timers {
     pub fn new() -> Arc<Self> {
         let state = State { wheel: Wheel::default(), thread: None, hiring: false, ended: false };
-        Arc::new(Self {
-            start: Instant::now(),
+        let timers = Arc::new(Self {
+            start: sync_clock::now(),
             state: ShortMutex::new(state),
             deadlines: Deadlines::new(),
             asleep_until: AtomicU64::new(u64::MAX),
-        })
+        });
+        sync_clock::register(&timers);
+        timers
     }
 
     /// Lets `fire` happen at `at`, or as soon as possible after it. None: the engine has ended, and
@@ -164,6 +167,11 @@ impl Timers {
         since.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(since.subsec_nanos().div_ceil(1000)))
     }
 
+    /// The time of so many microseconds; None if the clock cannot count it.
+    fn instant(&self, micros: u64) -> Option<Instant> {
+        (micros != u64::MAX).then(|| self.start.checked_add(Duration::from_micros(micros)))?
+    }
+
     /// Starts the thread. Engines without timers have none.
     fn hire(self: &Arc<Self>) {
         let timers = Arc::clone(self);
@@ -187,12 +195,13 @@ impl Timers {
     fn run(&self) {
         let mut due = Vec::new();
         loop {
-            let now = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
+            let now = u64::try_from(sync_clock::since(self.start).as_micros()).unwrap_or(u64::MAX);
             self.deadlines.move_due(now, |at| self.micros(at), |at, fire| self.state.lock().wheel.insert(at, fire));
             let until = {
                 let mut state = self.state.lock();
                 if state.ended {
-                    return;
+                    // A later watch looks for a thread, and finds the end.
+                    return self.asleep_until.store(u64::MAX, Ordering::Relaxed);
                 }
                 while due.len() < BURST
                     && let Some((_, fire)) = state.wheel.poll(now)
@@ -215,11 +224,9 @@ impl Timers {
         // An insertion that this does not see yet has seen what `run` wrote, and wakes this thread.
         let until = self.deadlines.earliest().min(wheel);
         self.asleep_until.store(until, Ordering::Relaxed);
-        if until == u64::MAX {
-            return thread::park();
-        }
-        if let Some(until) = self.start.checked_add(Duration::from_micros(until)) {
-            thread::park_timeout(until.saturating_duration_since(Instant::now()));
+        match self.instant(until) {
+            Some(until) => thread::park_timeout(until.saturating_duration_since(sync_clock::now())),
+            None => thread::park(),
         }
     }
 
@@ -228,20 +235,57 @@ impl Timers {
             Sleeper::Sleeps => {}
             Sleeper::Wakes(thread) => thread.unpark(),
             Sleeper::Missing => self.hire(),
+            Sleeper::Ended(micros) => self.watch_late(micros),
         }
+    }
+
+    /// A thread for one watch: the end of a node has a time limit, and waits for other things than
+    /// its engine.
+    #[cold]
+    fn watch_late(self: &Arc<Self>, micros: u64) {
+        let Some(until) = self.instant(micros) else { return };
+        let timers = Arc::clone(self);
+        let run = move || {
+            thread::sleep(until.saturating_duration_since(sync_clock::now()));
+            let now = timers.micros(sync_clock::now());
+            let insert = |at, fire| timers.state.lock().wheel.insert(at, fire);
+            timers.deadlines.move_due(now, |at| timers.micros(at), insert);
+            loop {
+                let due = timers.state.lock().wheel.poll(now);
+                let Some((_, fire)) = due else { return };
+                guarded(|| fire.fire());
+            }
+        };
+        drop(thread::Builder::new().name("tidewire-timers".into()).spawn(run));
     }
 
     /// Looks whether the thread has to wake earlier than it would, for something at `micros`.
     fn sleeper(&self, state: &mut State, micros: u64) -> Sleeper {
         let Some(thread) = &state.thread else {
-            let missing = !state.ended && !std::mem::replace(&mut state.hiring, true);
-            return if missing { Sleeper::Missing } else { Sleeper::Sleeps };
+            return match state.ended {
+                true => Sleeper::Ended(micros),
+                false if std::mem::replace(&mut state.hiring, true) => Sleeper::Sleeps,
+                false => Sleeper::Missing,
+            };
         };
         if micros >= self.asleep_until.load(Ordering::Relaxed) {
             return Sleeper::Sleeps;
         }
         self.asleep_until.store(0, Ordering::Relaxed);
         Sleeper::Wakes(thread.thread().clone())
+    }
+}
+
+impl sync_clock::Sleeper for Timers {
+    fn sleeps_until(&self) -> Option<Instant> {
+        let until = self.asleep_until.load(Ordering::Relaxed);
+        if until == 0 { None } else { self.instant(until) }
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = &self.state.lock().thread {
+            thread.thread().unpark();
+        }
     }
 }
 
@@ -256,4 +300,6 @@ enum Sleeper {
     Wakes(Thread),
     /// There is none yet, and this insertion is to start it.
     Missing,
+    /// There is none any more, and something is to happen after so many microseconds.
+    Ended(u64),
 }

@@ -7,7 +7,7 @@ use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HeaderMap, WWW_AUTHENTICATE};
 use tidewire_link::Access;
 use tidewire_proto::generated::errors::ErrorCode;
-use tidewire_proto::subject::grammar::{STREAMS, Target, instance_subject, service_subject, target};
+use tidewire_proto::subject::grammar::{READ, STREAMS, Target, instance_subject, service_subject, target};
 
 use crate::catalog::Service;
 use crate::problem::Problem;
@@ -19,7 +19,7 @@ const WRONG: Duration = Duration::from_secs(1);
 /// Caller of a request.
 #[derive(Clone)]
 pub(crate) struct Caller {
-    grant: Option<usize>,
+    pub grant: Option<usize>,
     pub user: String,
 }
 
@@ -72,10 +72,10 @@ impl Caller {
         self.instance(access, service, method).is_ok()
     }
 
-    /// True if its token may read streams and buckets over a link: one method takes all calls of a
-    /// storage backend. Without tokens nobody may, as HTTP clients reach what is public alone.
+    /// True if its token may read streams and buckets over a link. Without tokens nobody may, as
+    /// HTTP clients reach what is public alone.
     pub fn may_read_storage(&self, access: &Access) -> bool {
-        !access.is_open() && access.may_call(self.grant, &service_subject(STREAMS, "call"))
+        !access.is_open() && access.may_call(self.grant, &service_subject(STREAMS, READ))
     }
 
     /// Fails if the token does not allow to publish on the subject.

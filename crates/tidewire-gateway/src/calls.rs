@@ -14,8 +14,9 @@ use tidewire_node::{Client, MethodInfo};
 use crate::answer::{Answer, json, nothing};
 use crate::caller::{Caller, Instance};
 use crate::catalog::{Service, Services};
-use crate::headers::{check_json, passed, stream_form, timeout, trace};
+use crate::headers::{boundary, check_json, passed, stream_form, timeout, trace};
 use crate::json::{arguments, to_json};
+use crate::multipart::{self, Arguments};
 use crate::problem::Problem;
 use crate::request;
 use crate::request::{RequestHead, only};
@@ -34,12 +35,17 @@ pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead, body: Incom
     let is_get = head.method != Method::POST;
     let client = client(shared, &caller, service, method, &head.headers)?;
     let form = if method.stream { Some(stream_form(&head.headers)?) } else { None };
-    let body = request::read(shared, body).await?;
+    let boundary = if is_get { None } else { boundary(&head.headers)? };
+    let is_json = !is_get && boundary.is_none();
+    let (body, upload) = match boundary {
+        Some(boundary) => request::in_time(shared, multipart::form(shared, method, boundary, body)).await?,
+        None => (request::read(shared, body).await?, None),
+    };
     let bytes = if is_get { query_arguments(method, &head.query)?.into() } else { body.bytes.clone() };
-    if !is_get {
+    if is_json {
         check_json(&head.headers, &bytes)?;
     }
-    let arguments = read_arguments(method, &bytes)?;
+    let arguments = Arguments { values: read_arguments(method, &bytes)?, upload };
     let done = match form {
         Some(form) => streams::of_method(shared, client.stream(&method.name, &arguments), form).await,
         None => {
@@ -48,6 +54,10 @@ pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead, body: Incom
                 async { call.await.map(|result: Value| Bytes::from(to_json(&result))).map_err(Problem::from) }
             };
             let done = match repeats::key(&caller.user, &head.path, &head.headers)? {
+                Some(_) if arguments.upload.is_some() => {
+                    let text = "Idempotency-Key: a file that is read as a stream has none: leave it out";
+                    return Err(Problem::invalid(text));
+                }
                 Some(key) => shared.repeats.once(key, &bytes, begin).await,
                 None => begin().await,
             };

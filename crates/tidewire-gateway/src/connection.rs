@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
+use crate::counts::Counting;
 use crate::options::GatewayLimits;
-use crate::shared::Shared;
 
 /// One connection.
 pub(crate) struct Connection {
@@ -66,13 +66,13 @@ impl Connection {
     /// How long it may go on as it does; None: its time is over.
     pub fn time_left(&self, limits: &GatewayLimits) -> Option<Duration> {
         let is_waited_for = self.requests.load(Ordering::Relaxed) > self.answering.load(Ordering::Relaxed);
-        let idle = Duration::from_millis(limits.idle_ms);
+        let idle = Duration::from_millis(limits.idle_ms as u64);
         if is_waited_for {
             // The call that it waits for has a deadline of its own.
             return Some(idle);
         }
         let most = match self.served.load(Ordering::Relaxed) {
-            0 => Duration::from_millis(limits.read_ms),
+            0 => Duration::from_millis(limits.read_ms as u64),
             _ => idle,
         };
         let active = Duration::from_millis(self.active_ms.load(Ordering::Relaxed));
@@ -84,18 +84,18 @@ impl Connection {
 /// An open request, until the end of its response is sent.
 pub(crate) struct Open {
     connection: Arc<Connection>,
-    shared: Arc<Shared>,
+    counting: Arc<Counting>,
     is_answering: AtomicUsize,
 }
 
 impl Open {
-    pub fn new(shared: &Arc<Shared>, connection: &Arc<Connection>) -> Arc<Self> {
-        shared.counting.requests.fetch_add(1, Ordering::Relaxed);
+    pub fn new(counting: &Arc<Counting>, connection: &Arc<Connection>) -> Arc<Self> {
+        counting.requests.fetch_add(1, Ordering::Relaxed);
         connection.requests.fetch_add(1, Ordering::Relaxed);
         connection.served.store(1, Ordering::Relaxed);
         connection.touch();
-        let (connection, shared) = (Arc::clone(connection), Arc::clone(shared));
-        Arc::new(Self { connection, shared, is_answering: AtomicUsize::new(0) })
+        let (connection, counting) = (Arc::clone(connection), Arc::clone(counting));
+        Arc::new(Self { connection, counting, is_answering: AtomicUsize::new(0) })
     }
 
     /// Its answer begins.
@@ -117,8 +117,8 @@ impl Drop for Open {
         self.connection.touch();
         self.connection.answering.fetch_sub(self.is_answering.load(Ordering::Relaxed), Ordering::Relaxed);
         self.connection.requests.fetch_sub(1, Ordering::Relaxed);
-        if self.shared.counting.requests.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.shared.counting.idle.notify_waiters();
+        if self.counting.requests.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.counting.idle.notify_waiters();
         }
     }
 }

@@ -5,26 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use hyper::Method;
+use tidewire_node::Durations;
 use tokio::sync::Notify;
-
-/// Upper ends of the classes of times, in milliseconds.
-pub(crate) const CLASSES_MS: [u64; 12] = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000, 30_000];
-
-/// Snapshot of the counters of a gateway.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Counts {
-    /// Connections that are open.
-    pub connections: u64,
-    /// Open requests, streams included.
-    pub requests: u64,
-    /// Open streams.
-    pub streams: u64,
-    /// Requests that were answered.
-    pub answered: u64,
-    /// Connections that were closed to free capacity, or because their clients stalled.
-    pub closed: u64,
-}
 
 /// The counters of a gateway.
 #[derive(Default)]
@@ -36,9 +19,8 @@ pub(crate) struct Counting {
     pub closed: AtomicU64,
     /// Told when the last request has ended.
     pub idle: Notify,
-    /// The lock protects the counts of answers; it is held for one addition.
-    answers: Mutex<BTreeMap<(Route, u16), u64>>,
-    times: Mutex<BTreeMap<Route, Times>>,
+    /// Times until answers began, by method, route and status. The lock is held for one addition.
+    answers: Mutex<BTreeMap<(&'static str, Route, u16), Durations>>,
 }
 
 /// Kind of the route of a request.
@@ -54,30 +36,20 @@ pub(crate) enum Route {
 impl Route {
     pub fn name(self) -> &'static str {
         match self {
-            Self::Services => "services",
-            Self::Commands => "commands",
-            Self::Subjects => "subjects",
-            Self::Mcp => "mcp",
-            Self::Documents => "documents",
+            Self::Services => "/services",
+            Self::Commands => "/commands",
+            Self::Subjects => "/subjects",
+            Self::Mcp => "/mcp",
+            Self::Documents => "/",
         }
     }
 }
 
-/// How long answers took until they began.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Times {
-    pub classes: [u64; CLASSES_MS.len() + 1],
-    pub sum_us: u64,
-}
-
 impl Counting {
-    pub fn answered(&self, route: Route, status: u16, took: Duration) {
-        *locked(&self.answers).entry((route, status)).or_default() += 1;
-        let mut times = locked(&self.times);
-        let times = times.entry(route).or_default();
-        let class = CLASSES_MS.iter().position(|most| took.as_millis() as u64 <= *most).unwrap_or(CLASSES_MS.len());
-        times.classes[class] += 1;
-        times.sum_us += took.as_micros() as u64;
+    pub fn answered(&self, method: &Method, route: Route, status: u16, took: Duration) {
+        let known = ["GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"];
+        let method = known.into_iter().find(|known| method == known).unwrap_or("_OTHER");
+        locked(&self.answers).entry((method, route, status)).or_default().record(took.as_micros() as u64);
     }
 
     /// Waits until no request is open.
@@ -91,23 +63,8 @@ impl Counting {
         }
     }
 
-    pub fn answers(&self) -> BTreeMap<(Route, u16), u64> {
+    pub fn answers(&self) -> BTreeMap<(&'static str, Route, u16), Durations> {
         locked(&self.answers).clone()
-    }
-
-    pub fn times(&self) -> BTreeMap<Route, Times> {
-        locked(&self.times).clone()
-    }
-
-    pub fn counts(&self) -> Counts {
-        let number = |counter: &AtomicUsize| counter.load(Ordering::Relaxed) as u64;
-        Counts {
-            connections: number(&self.connections),
-            requests: number(&self.requests),
-            streams: number(&self.streams),
-            answered: self.answers().values().sum(),
-            closed: self.closed.load(Ordering::Relaxed),
-        }
     }
 }
 

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use hyper::header::{CONTENT_SECURITY_POLICY, HOST, HeaderValue, ORIGIN, X_FRAME_OPTIONS};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_SECURITY_POLICY, HOST, HeaderValue, ORIGIN, X_FRAME_OPTIONS};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto::upgrade::downcast;
 use serde_json::json as object;
-use tidewire_link::websocket_answer;
+use tidewire_link::{Access, websocket_answer};
 use tidewire_proto::generated::errors::ErrorCode;
 use tokio::net::TcpStream;
 
@@ -26,6 +26,8 @@ const STYLE: &str = include_str!("page/page.css");
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
 pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead) -> Result<Answer, Problem> {
     if let Some(("files", parts)) = head.path.split_first().map(|(first, parts)| (first.as_str(), parts)) {
         only(head, &[Method::GET])?;
@@ -33,7 +35,7 @@ pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead) -> Result<A
     }
     if head.path.first().is_some_and(|first| first == "console") && shared.options.console.is_some() {
         only(head, &[Method::GET])?;
-        return console(shared, head).ok_or_else(|| no_file(head))?.map(protected);
+        return console(shared, head).await.map(protected);
     }
     let path: Vec<&str> = head.path.iter().map(String::as_str).collect();
     let is_known = matches!(
@@ -56,11 +58,12 @@ pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead) -> Result<A
         ["docs", "page.css"] => page("text/css; charset=utf-8", STYLE),
         ["metrics"] => {
             Caller::of(shared, &head.headers).await?;
-            of_type(
-                StatusCode::OK,
-                "text/plain; version=0.0.4; charset=utf-8",
-                Body::whole(metrics::text(shared).await),
-            )
+            let text = metrics::text(shared, &head.query).await?;
+            let accept = head.headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+            match accept.into_iter().any(|accept| accept.contains("application/openmetrics-text")) {
+                true => of_type(StatusCode::OK, OPEN_METRICS, Body::whole(metrics::open_metrics(&text))),
+                false => of_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", Body::whole(text)),
+            }
         }
         _ => {
             let caller = Caller::of(shared, &head.headers).await?;
@@ -70,19 +73,27 @@ pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead) -> Result<A
     })
 }
 
-/// The operator console, for a path below `/console`; none if nothing is there.
-fn console(shared: &Arc<Shared>, head: &RequestHead) -> Option<Result<Answer, Problem>> {
-    let acts = shared.options.console.as_ref()?.1;
+/// The operator console, for a path below `/console`.
+async fn console(shared: &Arc<Shared>, head: &RequestHead) -> Result<Answer, Problem> {
+    let looks = shared.is_open() && shared.options.console.as_ref().is_none_or(|(_, acts)| !acts);
     match head.path.get(1).map(String::as_str) {
-        Some("link") => Some(console_link(shared, head)),
-        Some("hub.json") => Some(Ok(json(object!({ "open": shared.is_open(), "admin": acts }).to_string()))),
-        _ => shared.console.answer("/console/", &head.path[1..]).map(Ok),
+        Some("link") => console_link(shared, head, looks),
+        Some("hub.json") => {
+            // The page asks a second time, with its token.
+            let grant = match head.headers.contains_key(AUTHORIZATION) && !shared.is_open() {
+                true => Caller::of(shared, &head.headers).await?.grant,
+                false => looks.then_some(Access::VIEWER),
+            };
+            let said = object!({ "open": shared.is_open(), "calls": shared.access.calls(grant) });
+            Ok(json(said.to_string()))
+        }
+        _ => shared.console.answer("/console/", &head.path[1..]).ok_or_else(|| no_file(head)),
     }
 }
 
 /// Opens a WebSocket, and hands the connection to the hub. Pages of other origins are refused, also
 /// those that may call services.
-fn console_link(shared: &Arc<Shared>, head: &RequestHead) -> Result<Answer, Problem> {
+fn console_link(shared: &Arc<Shared>, head: &RequestHead, looks: bool) -> Result<Answer, Problem> {
     let host = head.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     if head.headers.get(ORIGIN).is_some_and(|origin| !is_own(origin, host)) {
         return Err(Problem::new(ErrorCode::Unauthorized, "Origin: only the console itself joins the hub here"));
@@ -101,7 +112,7 @@ fn console_link(shared: &Arc<Shared>, head: &RequestHead) -> Result<Answer, Prob
         let Ok(upgraded) = upgrade.await else { return };
         let Ok(parts) = downcast::<TokioIo<TcpStream>>(upgraded) else { return };
         if let Ok(stream) = parts.io.into_inner().into_std() {
-            hub.join_websocket(stream, parts.read_buf.to_vec());
+            hub.join_websocket(stream, parts.read_buf.to_vec(), looks);
         }
     });
     let mut answer = nothing(StatusCode::SWITCHING_PROTOCOLS);

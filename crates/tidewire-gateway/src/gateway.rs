@@ -1,4 +1,4 @@
-//! HTTP gateway of a hub: listen, count and stop.
+//! HTTP gateway of a hub: listen and stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,6 @@ use tidewire_link::HubHandle;
 use tidewire_node::{Error, Node, NodeOptions};
 
 use crate::address::{check_console, check_open, of_url};
-use crate::counts::Counts;
 use crate::options::GatewayOptions;
 use crate::server::Server;
 
@@ -38,10 +37,13 @@ impl Gateway {
     ///
     /// # Errors
     /// As for [`listen`](Self::listen).
-    pub fn bind(hub: &HubHandle, url: &str, options: GatewayOptions) -> Result<Self, Error> {
+    pub fn bind(hub: &HubHandle, url: &str, mut options: GatewayOptions) -> Result<Self, Error> {
         let address = of_url(url)?;
         let access = hub.access();
         check_open(address, access.is_open(), options.is_insecure)?;
+        if options.is_exporter && !address.ip().is_loopback() {
+            options.hosts = vec!["*".to_owned()];
+        }
         if options.console.is_some() {
             check_console(address, access.is_open())?;
         }
@@ -60,11 +62,6 @@ impl Gateway {
     /// Where it listens, with the real port.
     pub fn url(&self) -> &str {
         &self.url
-    }
-
-    /// Snapshot of the counters.
-    pub fn counts(&self) -> Counts {
-        self.server.counts()
     }
 
     /// Waits until no request is open, at most so long; true if idle in time.

@@ -30,12 +30,29 @@ pub(crate) fn media_type(value: &str) -> String {
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
+/// The boundary of a body that is a form.
+pub(crate) fn boundary(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if media_type(given) != "multipart/form-data" {
+        return Ok(None);
+    }
+    check_encoding(headers)?;
+    multer::parse_boundary(given).map(Some).map_err(|error| refused(format!("Content-Type: {given:?}: {error}")))
+}
+
+fn refused(text: String) -> Problem {
+    Problem::invalid(text).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE)
+}
+
+fn check_encoding(headers: &HeaderMap) -> Result<(), Problem> {
+    let encoded = headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity");
+    let text = |encoding| format!("Content-Encoding: {encoding:?} is not taken: send the body as it is");
+    encoded.map_or(Ok(()), |encoding| Err(refused(text(encoding))))
+}
+
 /// Refuses a body that is not JSON.
 pub(crate) fn check_json(headers: &HeaderMap, body: &[u8]) -> Result<(), Problem> {
-    let refused = |text: String| Problem::invalid(text).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE);
-    if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
-        return Err(refused(format!("Content-Encoding: {encoding:?} is not taken: send the body as it is")));
-    }
+    check_encoding(headers)?;
     let mut all = headers.get_all(CONTENT_TYPE).iter();
     let (first, second) = (all.next(), all.next());
     let given = first.and_then(|value| value.to_str().ok()).filter(|_| second.is_none());

@@ -36,6 +36,7 @@ mod headers;
 mod json;
 mod mcp;
 mod metrics;
+mod multipart;
 mod nats;
 mod openapi;
 mod options;
@@ -49,7 +50,7 @@ mod shared;
 mod streams;
 mod subjects;
 
-pub use counts::Counts;
 pub use gateway::Gateway;
+pub use metrics::{Sample, node_metrics, node_series};
 pub use nats::NatsGateway;
 pub use options::{GatewayLimits, GatewayOptions};

@@ -7,6 +7,7 @@ use tidewire_node::MethodInfo;
 
 use crate::caller::Caller;
 use crate::catalog::Services;
+use crate::schema::NamedArguments;
 use crate::shared::Shared;
 
 /// The schemas of the gateway itself.
@@ -44,7 +45,7 @@ pub(crate) fn description(shared: &Shared, caller: &Caller, services: &Services)
         "openapi": "3.1.0",
         "info": {
             "title": format!("Services of {}", shared.options.name),
-            "description": "Each method is called with POST: an array holds its arguments by position, an object by name.",
+            "description": "Each method is called with POST: an array holds its arguments by position, an object or a form (multipart/form-data) by name.",
             "version": "1",
         },
         "tags": tags,
@@ -84,6 +85,10 @@ fn operation(service: &str, method: &MethodInfo, components: &mut Components) ->
             },
         },
     });
+    if let Some(form) = multipart(method, &parameters) {
+        // Alone: some generators of clients do not take two types of bodies.
+        made["requestBody"]["content"] = json!({ "multipart/form-data": { "schema": form } });
+    }
     if !method.notes.is_empty() {
         made["description"] = method.notes.join("\n").into();
     }
@@ -135,6 +140,27 @@ fn query_operation(post: &Value) -> Value {
     get["operationId"] = format!("{}.get", post["operationId"].as_str().unwrap_or_default()).into();
     get.as_object_mut().map(|get| get.shift_remove("requestBody"));
     get
+}
+
+/// The arguments as a form, if one of them is a stream. The stream is the last, and optional:
+/// generators of clients send what is required first.
+fn multipart(method: &MethodInfo, parameters: &Value) -> Option<Value> {
+    let declared = NamedArguments::new(method);
+    let file = json!({ "type": "string", "format": "binary", "contentMediaType": "application/octet-stream" });
+    let mut form = by_name(parameters);
+    let properties = form.get_mut("properties")?.as_object_mut()?;
+    let stream = properties.keys().find(|name| declared.is_stream(name))?.clone();
+    for (name, schema) in properties.iter_mut() {
+        if declared.is_bytes(name) && schema["type"] != "array" {
+            *schema = file.clone();
+        }
+    }
+    properties.shift_remove(&stream);
+    properties.insert(stream.clone(), file);
+    if let Some(required) = form.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|name| *name != stream);
+    }
+    Some(form)
 }
 
 /// The arguments by name. Those of a parameter that takes all that follow have no name.

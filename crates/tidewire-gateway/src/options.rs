@@ -17,6 +17,7 @@ pub struct GatewayOptions {
     pub(crate) files: Option<PathBuf>,
     pub(crate) console: Option<(PathBuf, bool)>,
     pub(crate) is_insecure: bool,
+    pub(crate) is_exporter: bool,
     pub(crate) limits: GatewayLimits,
     pub(crate) log: Log,
 }
@@ -32,6 +33,7 @@ impl GatewayOptions {
             files: None,
             console: None,
             is_insecure: false,
+            is_exporter: false,
             limits: GatewayLimits::default(),
             log: Arc::new(|_| {}),
         }
@@ -46,7 +48,7 @@ impl GatewayOptions {
 
     /// Host names of the gateway of a hub without tokens, besides addresses and `localhost`.
     /// Otherwise a web page whose name resolves to this computer could call the gateway. A hub with
-    /// tokens accepts any name.
+    /// tokens accepts any name; so does one with `*` among the names.
     pub fn hosts(mut self, hosts: impl IntoIterator<Item = String>) -> Self {
         self.hosts = hosts.into_iter().collect();
         self
@@ -73,6 +75,13 @@ impl GatewayOptions {
         self
     }
 
+    /// Serves `/metrics` alone: those of the node at the hub that allows inspection. Other
+    /// computers may connect where its address lets them.
+    pub fn exporter(mut self) -> Self {
+        (self.is_insecure, self.is_exporter) = (true, true);
+        self
+    }
+
     /// Its limits.
     pub fn limits(mut self, limits: GatewayLimits) -> Self {
         self.limits = limits;
@@ -94,8 +103,8 @@ pub struct GatewayLimits {
     pub(crate) body_bytes: usize,
     pub(crate) bodies_bytes: usize,
     pub(crate) files_bytes: usize,
-    pub(crate) read_ms: u64,
-    pub(crate) idle_ms: u64,
+    pub(crate) read_ms: usize,
+    pub(crate) idle_ms: usize,
     pub(crate) streams: usize,
     pub(crate) requests: usize,
 }
@@ -108,8 +117,8 @@ impl Default for GatewayLimits {
             body_bytes: limits::HTTP_BODY_BYTES.default as usize,
             bodies_bytes: limits::HTTP_BODIES_BYTES.default as usize,
             files_bytes: limits::HTTP_FILES_BYTES.default as usize,
-            read_ms: limits::HTTP_READ_MS.default,
-            idle_ms: limits::HTTP_IDLE_MS.default,
+            read_ms: limits::HTTP_READ_MS.default as usize,
+            idle_ms: limits::HTTP_IDLE_MS.default as usize,
             streams: limits::HTTP_STREAMS.default as usize,
             requests: limits::HTTP_REQUESTS.default as usize,
         }
@@ -123,50 +132,26 @@ impl GatewayLimits {
     /// [`Error`] if there is no limit of this name that can be set, or the value is not
     /// allowed.
     pub fn with(mut self, name: &str, value: u64) -> Result<Self, Error> {
-        let place: &mut usize = match name {
-            "http_connections" => &mut self.connections,
-            "http_head_bytes" => &mut self.head_bytes,
-            "http_body_bytes" => &mut self.body_bytes,
-            "http_bodies_bytes" => &mut self.bodies_bytes,
-            "http_files_bytes" => &mut self.files_bytes,
-            "http_streams" => &mut self.streams,
-            "http_requests" => &mut self.requests,
-            "http_read_ms" => {
-                self.read_ms = checked(&limits::HTTP_READ_MS, value)?;
-                return Ok(self);
-            }
-            "http_idle_ms" => {
-                self.idle_ms = checked(&limits::HTTP_IDLE_MS, value)?;
-                return Ok(self);
-            }
-            _ => {
-                let known = KNOWN.map(|limit| limit.name).join(", ");
-                return Err(Error::invalid(format!("{name}: there is no such limit: known are {known}")));
-            }
+        let places: [(&Limit, &mut usize); 9] = [
+            (&limits::HTTP_BODIES_BYTES, &mut self.bodies_bytes),
+            (&limits::HTTP_BODY_BYTES, &mut self.body_bytes),
+            (&limits::HTTP_CONNECTIONS, &mut self.connections),
+            (&limits::HTTP_FILES_BYTES, &mut self.files_bytes),
+            (&limits::HTTP_HEAD_BYTES, &mut self.head_bytes),
+            (&limits::HTTP_IDLE_MS, &mut self.idle_ms),
+            (&limits::HTTP_READ_MS, &mut self.read_ms),
+            (&limits::HTTP_REQUESTS, &mut self.requests),
+            (&limits::HTTP_STREAMS, &mut self.streams),
+        ];
+        let known = places.each_ref().map(|(limit, _)| limit.name).join(", ");
+        let Some((limit, place)) = places.into_iter().find(|(limit, _)| limit.name == name) else {
+            return Err(Error::invalid(format!("{name}: there is no such limit: known are {known}")));
         };
-        let limit = KNOWN.iter().find(|limit| limit.name == name);
-        *place = limit.map_or(Ok(value), |limit| checked(limit, value))? as usize;
+        if !limit.allows(value) {
+            let (min, max, unit) = (limit.min, limit.max, limit.unit);
+            return Err(Error::invalid(format!("{name}: {value} is not allowed: give {min} to {max} {unit}")));
+        }
+        *place = value as usize;
         Ok(self)
     }
-}
-
-/// The limits that can be set.
-const KNOWN: [&Limit; 9] = [
-    &limits::HTTP_BODIES_BYTES,
-    &limits::HTTP_BODY_BYTES,
-    &limits::HTTP_CONNECTIONS,
-    &limits::HTTP_FILES_BYTES,
-    &limits::HTTP_HEAD_BYTES,
-    &limits::HTTP_IDLE_MS,
-    &limits::HTTP_READ_MS,
-    &limits::HTTP_REQUESTS,
-    &limits::HTTP_STREAMS,
-];
-
-fn checked(limit: &Limit, value: u64) -> Result<u64, Error> {
-    if limit.allows(value) {
-        return Ok(value);
-    }
-    let (name, min, max, unit) = (limit.name, limit.min, limit.max, limit.unit);
-    Err(Error::invalid(format!("{name}: {value} is not allowed: give {min} to {max} {unit}")))
 }

@@ -36,27 +36,31 @@ impl RequestHead {
 /// A body, and its place among those that are held.
 pub(crate) struct BufferedBody<'a> {
     pub bytes: Bytes,
-    _place: Vec<LimitPermit<'a>>,
+    pub _place: Vec<LimitPermit<'a>>,
 }
 
 /// Reads a body whole.
 pub(crate) async fn read(shared: &Shared, body: Incoming) -> Result<BufferedBody<'_>, Problem> {
-    let limits = &shared.options.limits;
-    let (most, all) = (limits.body_bytes, limits.bodies_bytes);
+    let most = shared.options.limits.body_bytes;
     if body.size_hint().lower() > most as u64 {
         return Err(too_long(most));
     }
-    let time = Duration::from_millis(limits.read_ms);
-    match tokio::time::timeout(time, collected(shared, body, most, all)).await {
-        Ok(read) => read,
-        Err(_) => {
-            let text = format!("http_read_ms={}: the body did not come in time", limits.read_ms);
-            Err(Problem::new(ErrorCode::AskTimeout, text).with_status(StatusCode::REQUEST_TIMEOUT).last())
-        }
-    }
+    in_time(shared, collected(shared, body, most)).await
 }
 
-async fn collected(shared: &Shared, mut body: Incoming, most: usize, all: usize) -> Result<BufferedBody<'_>, Problem> {
+/// The result of reading a body, which has to end in time.
+pub(crate) async fn in_time<T>(
+    shared: &Shared,
+    reading: impl Future<Output = Result<T, Problem>>,
+) -> Result<T, Problem> {
+    let read_ms = shared.options.limits.read_ms;
+    tokio::time::timeout(Duration::from_millis(read_ms as u64), reading).await.unwrap_or_else(|_| {
+        let text = format!("http_read_ms={read_ms}: the body did not come in time");
+        Err(Problem::new(ErrorCode::AskTimeout, text).with_status(StatusCode::REQUEST_TIMEOUT).last())
+    })
+}
+
+async fn collected(shared: &Shared, mut body: Incoming, most: usize) -> Result<BufferedBody<'_>, Problem> {
     let (mut first, mut more, mut place) = (Bytes::new(), BytesMut::new(), Vec::new());
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
         let frame = frame.map_err(|_| Problem::invalid("the body did not come whole").last())?;
@@ -64,14 +68,7 @@ async fn collected(shared: &Shared, mut body: Incoming, most: usize, all: usize)
         if first.len() + more.len() + data.len() > most {
             return Err(too_long(most));
         }
-        let taken = LimitPermit::some(&shared.counting.bodies_bytes, data.len(), all).ok_or_else(|| {
-            Problem::new(
-                ErrorCode::LimitExceeded,
-                format!("http_bodies_bytes={all}: too many bodies are held: try again later"),
-            )
-            .last()
-        })?;
-        place.push(taken);
+        place.push(hold(shared, data.len())?);
         if first.is_empty() && more.is_empty() {
             first = data;
             continue;
@@ -83,7 +80,16 @@ async fn collected(shared: &Shared, mut body: Incoming, most: usize, all: usize)
     Ok(BufferedBody { bytes, _place: place })
 }
 
-fn too_long(most: usize) -> Problem {
+/// Takes a place for so many bytes of a body among all that are held.
+pub(crate) fn hold(shared: &Shared, bytes: usize) -> Result<LimitPermit<'_>, Problem> {
+    let all = shared.options.limits.bodies_bytes;
+    LimitPermit::some(&shared.counting.bodies_bytes, bytes, all).ok_or_else(|| {
+        let text = format!("http_bodies_bytes={all}: too many bodies are held: try again later");
+        Problem::new(ErrorCode::LimitExceeded, text).last()
+    })
+}
+
+pub(crate) fn too_long(most: usize) -> Problem {
     Problem::new(ErrorCode::PayloadTooLarge, format!("http_body_bytes={most}: the body is longer: send less")).last()
 }
 

@@ -29,13 +29,13 @@ pub(crate) async fn answer(
     connection: Arc<Connection>,
     request: Request<Incoming>,
 ) -> Result<Answer, Infallible> {
-    let (began, open) = (Instant::now(), Open::new(&shared, &connection));
+    let (began, open) = (Instant::now(), Open::new(&shared.counting, &connection));
     let (parts, body) = request.into_parts();
     // A proxy in front may frame a chunked body differently: the connection takes no further
     // request.
     let is_last = parts.version < Version::HTTP_2 && parts.headers.contains_key(TRANSFER_ENCODING);
     let origin = parts.headers.get(ORIGIN).cloned();
-    let route = route_of(parts.uri.path());
+    let (method, route) = (parts.method.clone(), route_of(parts.uri.path()));
     let encodings =
         parts.headers.get_all(ACCEPT_ENCODING).iter().map(|value| (ACCEPT_ENCODING, value.clone())).collect();
     let answer = routed(&shared, route, parts, body).await.unwrap_or_else(problem);
@@ -46,7 +46,7 @@ pub(crate) async fn answer(
     if is_last {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    shared.counting.answered(route, answer.status().as_u16(), began.elapsed());
+    shared.counting.answered(&method, route, answer.status().as_u16(), began.elapsed());
     answer.body_mut().of(open);
     Ok(answer)
 }
@@ -63,6 +63,9 @@ fn route_of(path: &str) -> Route {
 
 async fn routed(shared: &Arc<Shared>, route: Route, parts: Parts, body: Incoming) -> Result<Answer, Problem> {
     let head = checked(shared, parts)?;
+    if shared.options.is_exporter && head.path != ["metrics"] {
+        return Err(Problem::nothing(format!("{}: nothing is there: there is /metrics", head.shown_path())));
+    }
     if let Some(answer) = preflight(&head) {
         return Ok(answer);
     }
@@ -79,7 +82,9 @@ async fn routed(shared: &Arc<Shared>, route: Route, parts: Parts, body: Incoming
 fn checked(shared: &Shared, mut parts: Parts) -> Result<RequestHead, Problem> {
     let headers = &parts.headers;
     let authority = authority(&parts)?;
-    if shared.is_open() && !is_plain(&authority) && !shared.options.hosts.iter().any(|host| host == host_of(&authority))
+    if shared.is_open()
+        && !is_plain(&authority)
+        && !shared.options.hosts.iter().any(|host| host == "*" || host == host_of(&authority))
     {
         let text =
             format!("Host: {authority:?} is not a name of this gateway: use its address, or allow the name (hosts)");

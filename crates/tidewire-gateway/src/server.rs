@@ -20,7 +20,6 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{self, Handle};
 
 use crate::connection::Connection;
-use crate::counts::Counts;
 use crate::options::GatewayOptions;
 use crate::routes;
 use crate::shared::Shared;
@@ -83,10 +82,6 @@ impl Server {
 
     pub fn address(&self) -> SocketAddr {
         self.address
-    }
-
-    pub fn counts(&self) -> Counts {
-        self.shared.counting.counts()
     }
 
     pub async fn idle(&self, most: Duration) -> bool {
@@ -178,7 +173,7 @@ async fn serve(shared: &Arc<Shared>, stream: TcpStream, connection: Arc<Connecti
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(Duration::from_millis(limits.read_ms))
+        .header_read_timeout(Duration::from_millis(limits.read_ms as u64))
         .max_buf_size(limits.head_bytes.max(8_192));
     builder
         .http2()

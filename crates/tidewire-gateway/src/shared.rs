@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Instant;
 
 use tidewire_link::{Access, HubHandle};
 use tidewire_node::{Error, Node};
-use tokio::sync::watch;
+use tokio::sync::{Mutex as AsyncMutex, watch};
 
 use crate::catalog::Catalog;
 use crate::connection::Connection;
 use crate::counts::Counting;
 use crate::files::Files;
 use crate::mcp::sessions::Sessions;
-use crate::metrics::LastRead;
 use crate::options::GatewayOptions;
 use crate::repeats::Repeats;
 
@@ -26,10 +26,11 @@ pub(crate) struct Shared {
     pub options: GatewayOptions,
     pub files: Files,
     pub console: Files,
-    pub counting: Counting,
+    pub counting: Arc<Counting>,
     pub sessions: Sessions,
     pub repeats: Arc<Repeats>,
-    pub metrics: LastRead,
+    /// The last metrics of nodes and streams, and when they were read.
+    pub metrics: AsyncMutex<Option<(Instant, String)>>,
     /// True once the gateway stops.
     pub accepting: watch::Sender<bool>,
     pub ending: watch::Sender<bool>,
@@ -50,10 +51,10 @@ impl Shared {
             options,
             files,
             console,
-            counting: Counting::default(),
+            counting: Arc::default(),
             sessions: Sessions::default(),
             repeats: Arc::default(),
-            metrics: LastRead::default(),
+            metrics: AsyncMutex::default(),
             accepting: watch::Sender::new(false),
             ending: watch::Sender::new(false),
             connections: Mutex::default(),

@@ -67,7 +67,6 @@ struct Shared {
     on_changes: OnceLock<Box<dyn Fn(Change) + Send + Sync>>,
     /// Callbacks for changes of the subscriptions of nodes.
     on_interests: RwLock<Vec<Box<dyn Fn() + Send + Sync>>>,
-    /// True if there is a bridge.
     bridged: AtomicBool,
     sleeps_until_us: AtomicU64,
     runtime: Runtime,
@@ -178,6 +177,11 @@ impl HubHandle {
     /// nobody has joined but its own node.
     pub fn set_access(&self, access: Access) {
         self.shared.hub.lock().set_access(access);
+    }
+
+    /// The name of the hub.
+    pub fn name(&self) -> String {
+        self.shared.hub.lock().name().to_owned()
     }
 
     /// The thread that its sockets are on.

@@ -38,7 +38,7 @@ pub use node::{
 };
 pub use runtime::Runtime;
 pub use socket::read_owner::{OffLoopWaiter, Reader};
-pub use tidewire_core::link::access::{Access, Grant, TokenLimits};
+pub use tidewire_core::link::access::{Access, Grant, Rights, TokenLimits};
 pub use tidewire_core::link::assembly::Message;
 pub use tidewire_core::link::flush_policy::Batch;
 pub use tidewire_core::link::hub::{HubCounts, HubOptions, SubscriptionInterest};

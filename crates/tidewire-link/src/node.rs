@@ -87,6 +87,8 @@ struct Shared {
     memory: Option<Arc<SharedArena>>,
     /// Number of payloads of this link that were placed there.
     shared_payloads: AtomicU64,
+    sent_bytes: AtomicU64,
+    received_bytes: AtomicU64,
     /// Senders of stream items wait for capacity.
     holds_back: AtomicBool,
     /// Payloads wait to be placed in shared memory.
@@ -285,6 +287,15 @@ impl Link {
     /// Number of payloads that were placed in shared memory for other processes of this host.
     pub fn laid(&self) -> u64 {
         self.shared.shared_payloads.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of received and of sent frames, over all connections and without payloads in shared
+    /// memory, and the bytes that may still wait before a call is refused.
+    pub fn traffic(&self) -> (u64, u64, usize) {
+        let [received, sent] = [&self.shared.received_bytes, &self.shared.sent_bytes];
+        let out = &self.shared.state.lock().session.out;
+        let credit = out.bytes_max().saturating_sub(out.bytes());
+        (received.load(Ordering::Relaxed), sent.load(Ordering::Relaxed), credit)
     }
 
     /// Calls of others that this node has not answered yet.

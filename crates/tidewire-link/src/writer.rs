@@ -7,7 +7,6 @@ use tidewire_core::link::outbox::WriteBatch;
 use tidewire_sync::Mutex;
 use tokio::sync::Notify;
 
-/// Most bytes of one turn.
 const TURN_BYTES: usize = 1 << 20;
 
 /// The route from an outbox to a socket, shared by all sending threads.

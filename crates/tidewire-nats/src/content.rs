@@ -23,7 +23,6 @@ pub(crate) fn payload_of(value: Bytes, headers: &mut HeaderMap) -> Bytes {
     value
 }
 
-/// The encoded value of a payload.
 pub(crate) fn value_of(payload: Bytes, headers: Option<&HeaderMap>) -> Bytes {
     if headers.is_some_and(is_value) {
         return payload;

@@ -21,7 +21,6 @@ use crate::stream_cache::CachedStream;
 /// Longest stored text of a fault.
 const TEXT_MAX: usize = 256 * 1_024;
 
-/// A dead letter as it is stored.
 #[derive(Debug)]
 struct StoredDeadLetter {
     /// Its place in the stream of dead letters.

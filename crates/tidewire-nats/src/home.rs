@@ -27,6 +27,16 @@ use crate::{consumers, dead_letters, fetch, keyvalue, leases, names, schedules, 
 /// How long the end waits for the release of deliveries that nobody has received.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Methods that begin one call each: texts first, then arguments that are handed over.
+macro_rules! forwards {
+    ($($name:ident($($text:ident),*; $($value:ident: $kind:ty),*) -> $result:ty = $($call:ident)::+;)*) => {$(
+        fn $name(&self, $($text: &str,)* $($value: $kind),*) -> Answer<$result> {
+            $(let $text = $text.to_owned();)*
+            self.run(false, |shared| async move { $($call)::+(&shared, $(&$text,)* $($value),*).await })
+        }
+    )*};
+}
+
 /// Streams, buckets and leases on NATS.
 #[derive(derive_more::Debug)]
 #[debug("Nats {{ place: {place:?}, .. }}")]
@@ -96,8 +106,9 @@ impl Nats {
         connected
     }
 
-    /// Begins a call. The call ends when the storage backend is closed.
-    fn run<T, F>(&self, call: impl FnOnce(Arc<Shared>) -> F) -> Answer<T>
+    /// Begins a call. The call ends when the storage backend is closed; `while_wanted`: also when
+    /// its answer is dropped.
+    fn run<T, F>(&self, while_wanted: bool, call: impl FnOnce(Arc<Shared>) -> F) -> Answer<T>
     where
         T: Send + 'static,
         F: Future<Output = HomeResult<T>> + Send + 'static,
@@ -107,11 +118,16 @@ impl Nats {
         };
         let (teller, answer) = answer();
         let (call, ended) = (call(Arc::clone(&self.shared)), self.ended());
-        let mut closed = self.closed.subscribe();
+        let (mut closed, dropped) = (self.closed.subscribe(), Arc::new(Notify::new()));
+        if while_wanted {
+            let notify = Arc::clone(&dropped);
+            teller.when_dropped(move || notify.notify_one());
+        }
         runtime.spawn(async move {
             let result = tokio::select! {
                 result = call => result,
                 _ = closed.wait_for(|closed| *closed) => Err(ended),
+                () = dropped.notified() => return,
             };
             drop(teller.tell(result));
         });
@@ -160,32 +176,33 @@ impl Home for Nats {
 }
 
 impl Streams for Nats {
+    forwards! {
+        stream_info(stream;) -> StreamInfo = streams::info;
+        list_streams(;) -> Vec<StreamInfo> = streams::list;
+        delete_stream(stream;) -> () = streams::delete;
+        purge(stream; purge: Purge) -> u64 = streams::purge;
+        read(stream; read: Read) -> Page = stream_reader::read;
+        list_schedules(stream;) -> Vec<ScheduleInfo> = schedules::list;
+        cancel_schedule(stream, schedule;) -> bool = schedules::cancel;
+        consumer_info(stream, consumer;) -> ConsumerInfo = consumers::info;
+        list_consumers(stream;) -> Vec<ConsumerInfo> = consumers::list;
+        delete_consumer(stream, consumer;) -> () = consumers::delete;
+        settle(stream, consumer; settled: Vec<Settle>) -> Vec<HomeResult<()>> = settle::settle;
+        pause(stream, consumer; until_us: Option<u64>) -> () = consumers::pause;
+        resume(stream, consumer;) -> () = consumers::resume;
+        seek(stream, consumer; start: Start) -> () = consumers::seek;
+        dead_letters(stream, consumer; from: u64, max: u32) -> Vec<DeadLetter> = dead_letters::list;
+        requeue(stream, consumer; sequences: Vec<u64>) -> u64 = dead_letters::requeue;
+        drop_dead(stream, consumer; sequences: Vec<u64>) -> u64 = dead_letters::discard;
+    }
+
     fn create_stream(&self, settings: StreamSettings) -> Answer<StreamInfo> {
         if settings.compact == Some(Compact::Key)
             && let Err(error) = self.capabilities.need(Capability::CompactKey, "compact")
         {
             return Answer::ready(Err(error));
         }
-        self.run(|shared| async move { streams::create(&shared, settings).await })
-    }
-
-    fn stream_info(&self, stream: &str) -> Answer<StreamInfo> {
-        let stream = stream.to_owned();
-        self.run(|shared| async move { streams::info(&shared, &stream).await })
-    }
-
-    fn list_streams(&self) -> Answer<Vec<StreamInfo>> {
-        self.run(|shared| async move { streams::list(&shared).await })
-    }
-
-    fn delete_stream(&self, stream: &str) -> Answer<()> {
-        let stream = stream.to_owned();
-        self.run(|shared| async move { streams::delete(&shared, &stream).await })
-    }
-
-    fn purge(&self, stream: &str, purge: Purge) -> Answer<u64> {
-        let stream = stream.to_owned();
-        self.run(|shared| async move { streams::purge(&shared, &stream, purge).await })
+        self.run(false, |shared| async move { streams::create(&shared, settings).await })
     }
 
     fn publish(&self, stream: &str, messages: Vec<NewMessage>, whole: bool) -> Answer<Vec<HomeResult<Ack>>> {
@@ -198,27 +215,12 @@ impl Streams for Nats {
         self.publisher.publish(&self.shared.connection, stream, messages, whole)
     }
 
-    fn read(&self, stream: &str, read: Read) -> Answer<Page> {
-        let stream = stream.to_owned();
-        self.run(|shared| async move { stream_reader::read(&shared, &stream, read).await })
-    }
-
     fn create_schedule(&self, stream: &str, settings: ScheduleSettings) -> Answer<(ScheduleInfo, Change)> {
         if let Err(error) = self.capabilities.need(Capability::Schedule, "schedule") {
             return Answer::ready(Err(error));
         }
         let (stream, capabilities) = (stream.to_owned(), self.capabilities.clone());
-        self.run(|shared| async move { schedules::create(&shared, &capabilities, &stream, settings).await })
-    }
-
-    fn list_schedules(&self, stream: &str) -> Answer<Vec<ScheduleInfo>> {
-        let stream = stream.to_owned();
-        self.run(|shared| async move { schedules::list(&shared, &stream).await })
-    }
-
-    fn cancel_schedule(&self, stream: &str, schedule: &str) -> Answer<bool> {
-        let (stream, schedule) = (stream.to_owned(), schedule.to_owned());
-        self.run(|shared| async move { schedules::cancel(&shared, &stream, &schedule).await })
+        self.run(false, |shared| async move { schedules::create(&shared, &capabilities, &stream, settings).await })
     }
 
     fn create_consumer(&self, stream: &str, settings: ConsumerSettings) -> Answer<ConsumerInfo> {
@@ -228,22 +230,7 @@ impl Streams for Nats {
             return Answer::ready(Err(error));
         }
         let stream = stream.to_owned();
-        self.run(|shared| async move { consumers::create(&shared, &stream, settings).await })
-    }
-
-    fn consumer_info(&self, stream: &str, consumer: &str) -> Answer<ConsumerInfo> {
-        let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
-        self.run(|shared| async move { consumers::info(&shared, &stream, &consumer).await })
-    }
-
-    fn list_consumers(&self, stream: &str) -> Answer<Vec<ConsumerInfo>> {
-        let stream = stream.to_owned();
-        self.run(|shared| async move { consumers::list(&shared, &stream).await })
-    }
-
-    fn delete_consumer(&self, stream: &str, consumer: &str) -> Answer<()> {
-        let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
-        self.run(|shared| async move { consumers::delete(&shared, &stream, &consumer).await })
+        self.run(false, |shared| async move { consumers::create(&shared, &stream, settings).await })
     }
 
     fn fetch(&self, stream: &str, consumer: &str, fetch: Fetch) -> Answer<Vec<Delivery>> {
@@ -282,94 +269,56 @@ impl Streams for Nats {
         });
         answer
     }
-
-    fn settle(&self, stream: &str, consumer: &str, settled: Vec<Settle>) -> Answer<Vec<HomeResult<()>>> {
-        let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
-        self.run(|shared| async move { settle::settle(&shared, &stream, &consumer, settled).await })
-    }
-
-    fn pause(&self, stream: &str, consumer: &str, until_us: Option<u64>) -> Answer<()> {
-        let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
-        self.run(|shared| async move { consumers::pause(&shared, &stream, &consumer, until_us).await })
-    }
-
-    fn resume(&self, stream: &str, consumer: &str) -> Answer<()> {
-        let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
-        self.run(|shared| async move { consumers::resume(&shared, &stream, &consumer).await })
-    }
-
-    fn seek(&self, stream: &str, consumer: &str, start: Start) -> Answer<()> {
-        let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
-        self.run(|shared| async move { consumers::seek(&shared, &stream, &consumer, start).await })
-    }
-
-    fn dead_letters(&self, stream: &str, consumer: &str, from: u64, max: u32) -> Answer<Vec<DeadLetter>> {
-        let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
-        self.run(|shared| async move { dead_letters::list(&shared, &stream, &consumer, from, max).await })
-    }
-
-    fn requeue(&self, stream: &str, consumer: &str, sequences: Vec<u64>) -> Answer<u64> {
-        let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
-        self.run(|shared| async move { dead_letters::requeue(&shared, &stream, &consumer, sequences).await })
-    }
-
-    fn drop_dead(&self, stream: &str, consumer: &str, sequences: Vec<u64>) -> Answer<u64> {
-        let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
-        self.run(|shared| async move { dead_letters::discard(&shared, &stream, &consumer, sequences).await })
-    }
 }
 
 impl KeyValue for Nats {
-    fn create_bucket(&self, settings: BucketSettings) -> Answer<()> {
-        self.run(|shared| async move { keyvalue::create(&shared, settings).await })
-    }
-
-    fn bucket_info(&self, bucket: &str) -> Answer<BucketInfo> {
-        let bucket = bucket.to_owned();
-        self.run(|shared| async move { keyvalue::info(&shared, &bucket).await })
-    }
-
-    fn list_buckets(&self) -> Answer<Vec<BucketInfo>> {
-        self.run(|shared| async move { keyvalue::list(&shared).await })
-    }
-
-    fn delete_bucket(&self, bucket: &str) -> Answer<()> {
-        let bucket = bucket.to_owned();
-        self.run(|shared| async move { keyvalue::delete_bucket(&shared, &bucket).await })
+    forwards! {
+        create_bucket(; settings: BucketSettings) -> () = keyvalue::create;
+        bucket_info(bucket;) -> BucketInfo = keyvalue::info;
+        list_buckets(;) -> Vec<BucketInfo> = keyvalue::list;
+        delete_bucket(bucket;) -> () = keyvalue::delete_bucket;
     }
 
     fn put(&self, bucket: &str, key: Subject, value: Bytes, expect: Expect, ttl_us: Option<u64>) -> Answer<u64> {
         let bucket = bucket.to_owned();
-        self.run(|shared| async move { keyvalue::put(&shared, &bucket, &key, value, expect, ttl_us).await })
+        self.run(false, |shared| async move { keyvalue::put(&shared, &bucket, &key, value, expect, ttl_us).await })
     }
 
     fn get(&self, bucket: &str, key: Subject, revision: Option<u64>) -> Answer<Option<Entry>> {
         let bucket = bucket.to_owned();
-        self.run(|shared| async move { keyvalue::get(&shared, &bucket, &key, revision).await })
+        self.run(false, |shared| async move { keyvalue::get(&shared, &bucket, &key, revision).await })
     }
 
     fn delete(&self, bucket: &str, key: Subject, expect: Expect, purge: bool) -> Answer<u64> {
         let bucket = bucket.to_owned();
-        self.run(|shared| async move { keyvalue::delete(&shared, &bucket, &key, expect, purge).await })
+        // Its next attempt would delete what was written after its caller was gone.
+        self.run(true, |shared| async move { keyvalue::delete(&shared, &bucket, &key, expect, purge).await })
     }
 
     fn keys(&self, bucket: &str, filter: Pattern, after: Option<Subject>, max: u32) -> Answer<Vec<Subject>> {
         let bucket = bucket.to_owned();
-        self.run(|shared| async move { keyvalue::keys(&shared, &bucket, &filter, after, max).await })
+        self.run(false, |shared| async move { keyvalue::keys(&shared, &bucket, &filter, after, max).await })
     }
 
     fn history(&self, bucket: &str, key: Subject) -> Answer<Vec<Entry>> {
         let bucket = bucket.to_owned();
-        self.run(|shared| async move { keyvalue::history(&shared, &bucket, &key).await })
+        self.run(false, |shared| async move { keyvalue::history(&shared, &bucket, &key).await })
     }
 
     fn watch(&self, bucket: &str, watch: Watch) -> Answer<Changes> {
         let bucket = bucket.to_owned();
-        self.run(|shared| async move { keyvalue::watch(&shared, &bucket, watch).await })
+        self.run(true, |shared| async move { keyvalue::watch(&shared, &bucket, watch).await })
     }
 }
 
 impl Leases for Nats {
+    forwards! {
+        renew(name; fence: u64) -> Grant = leases::renew;
+        release(name; fence: u64) -> bool = leases::release;
+        lease_info(name;) -> Option<LeaseInfo> = leases::info;
+        list_leases(;) -> Vec<LeaseInfo> = leases::list;
+    }
+
     fn acquire(&self, name: &str, holder: &str, ttl_us: u64, wait_us: u64) -> Answer<Grant> {
         let Some(runtime) = self.runtime.as_ref().filter(|_| !*self.closed.borrow()) else {
             return Answer::ready(Err(self.ended()));
@@ -388,25 +337,6 @@ impl Leases for Nats {
             }
         });
         answer
-    }
-
-    fn renew(&self, name: &str, fence: u64) -> Answer<Grant> {
-        let name = name.to_owned();
-        self.run(|shared| async move { leases::renew(&shared, &name, fence).await })
-    }
-
-    fn release(&self, name: &str, fence: u64) -> Answer<bool> {
-        let name = name.to_owned();
-        self.run(|shared| async move { leases::release(&shared, &name, fence).await })
-    }
-
-    fn lease_info(&self, name: &str) -> Answer<Option<LeaseInfo>> {
-        let name = name.to_owned();
-        self.run(|shared| async move { leases::info(&shared, &name).await })
-    }
-
-    fn list_leases(&self) -> Answer<Vec<LeaseInfo>> {
-        self.run(|shared| async move { leases::list(&shared).await })
     }
 }
 

@@ -32,7 +32,6 @@ pub(crate) fn check(what: &str, name: &str) -> HomeResult<()> {
     Err(HomeError::new(HomeErrorKind::Invalid, format!("{what}: {name:?} is no name: {fix}")))
 }
 
-/// Checks the names of a consumer and its stream.
 pub(crate) fn check_consumer(stream: &str, consumer: &str) -> HomeResult<()> {
     check("stream", stream).and_then(|()| check("consumer", consumer))
 }

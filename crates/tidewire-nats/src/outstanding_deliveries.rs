@@ -11,7 +11,6 @@ use crate::connection::ReplyInbox;
 /// Deliveries of one consumer that are noted. A consumer has fewer out, if it is one of ours.
 const NOTED: usize = 65_536;
 
-/// An outstanding delivery.
 #[derive(Clone, Debug)]
 pub(crate) struct OutstandingDelivery {
     /// Ticket by which the delivery is settled.

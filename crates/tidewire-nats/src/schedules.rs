@@ -53,7 +53,6 @@ pub(crate) async fn create(
     Ok((ScheduleInfo { settings, next_us }, change))
 }
 
-/// Every schedule of a stream.
 pub(crate) async fn list(shared: &Shared, stream: &str) -> HomeResult<Vec<ScheduleInfo>> {
     names::check("stream", stream)?;
     shared.streams.find(&shared.connection, stream).await?;

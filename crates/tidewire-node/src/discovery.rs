@@ -1,29 +1,29 @@
 //! Service discovery: descriptions of instances, and the list of the hub.
 
 pub mod directory;
+pub mod lookup;
 pub mod service_watch;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use tidewire_core::link::announcement::{self, Entry, Malformed, ValidAnnouncement};
+use tidewire_core::rpc::FAR;
 use tidewire_link::HubHandle;
 use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::generated::limits;
 use tidewire_proto::wire::FieldsWriter;
 
-use crate::calls::call::Call;
-use crate::calls::client::{CallOptions, DEFAULT_TIMEOUT};
-use crate::calls::prepared_call::{CallTarget, PreparedCall};
 use crate::error::Error;
-use crate::node::core::Core;
-use crate::values::{self, Bytes};
+use crate::values::Bytes;
 
 /// A longer description is announced without its schemas.
-const FIELD_BYTES_MAX: usize = 16_000;
+const FIELD_BYTES_MAX: usize = 60_000;
 
 /// Permitted callers: the own node, the nodes that joined, or also callers over HTTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -79,6 +79,7 @@ pub struct InstanceInfo {
 
 /// A method of a service, as others see it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct MethodInfo {
     /// Its name.
@@ -86,18 +87,18 @@ pub struct MethodInfo {
     /// Purpose of the method, in one line.
     pub description: String,
     /// JSON Schema of its arguments, as an object by their names.
-    pub parameters: serde_json::Value,
+    #[serde(default = "no_schema")]
+    pub parameters: Value,
     /// JSON Schema of its result; of one item, if it is a stream.
-    pub result: serde_json::Value,
+    #[serde(default = "no_schema")]
+    pub result: Value,
     /// True if the method returns a stream.
     pub stream: bool,
     /// True if the method may be called again when the outcome of a call is unknown.
     pub idempotent: bool,
     /// True if the method changes nothing, so that a GET of HTTP may call it.
-    #[serde(default)]
     pub safe: bool,
     /// True if the result is messages for a language model: MCP clients get it as a prompt.
-    #[serde(default)]
     pub prompt: bool,
     /// Default timeout of a call, in seconds.
     pub timeout: Option<f64>,
@@ -109,6 +110,7 @@ pub struct MethodInfo {
 
 /// A command of a service, as others see it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct ServiceCommand {
     /// Its name.
@@ -116,9 +118,11 @@ pub struct ServiceCommand {
     /// Purpose of the command, in one line.
     pub description: String,
     /// JSON Schema of its arguments, as an object by their names.
-    pub parameters: serde_json::Value,
+    #[serde(default = "no_schema")]
+    pub parameters: Value,
     /// JSON Schema of its result.
-    pub result: serde_json::Value,
+    #[serde(default = "no_schema")]
+    pub result: Value,
     /// True if it reports progress.
     pub progress: bool,
     /// `key` if a start has to give a key.
@@ -142,7 +146,7 @@ pub struct EventInfo {
     /// Purpose of the event handler, in one line.
     pub description: String,
     /// JSON Schema of the message.
-    pub message: serde_json::Value,
+    pub message: Value,
 }
 
 impl ServiceInfo {
@@ -155,20 +159,23 @@ impl ServiceInfo {
         }
         let mut seen = self.clone();
         seen.methods.retain(|method| method.visibility > Visibility::Node);
-        let mut text = json(&seen);
+        // Its maps have keys of text, and its numbers are finite.
+        let mut text = serde_json::to_string(&seen).unwrap_or_default();
         if text.len() > FIELD_BYTES_MAX {
-            seen.events.clear();
-            for method in &mut seen.methods {
-                (method.parameters, method.result) = (serde_json::json!({}), serde_json::json!({}));
+            let mut short = serde_json::to_value(&seen).unwrap_or_default();
+            short["events"] = json!([]);
+            for list in ["methods", "commands"] {
+                for one in short[list].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+                    one.retain(|key, value| !is_omitted(key, value));
+                }
             }
-            for command in &mut seen.commands {
-                (command.parameters, command.result) = (serde_json::json!({}), serde_json::json!({}));
-            }
-            text = json(&seen);
+            text = short.to_string();
         }
         let added = FieldsWriter::new(&mut fields).add(announcement::SERVICE, text.as_bytes());
-        added.map_err(|wrong| {
-            Error::new(ErrorCode::LimitExceeded, format!("{}: {wrong}: declare fewer methods", self.name))
+        added.map_err(|_| {
+            let (most, name) = (limits::LINK_ANNOUNCEMENT_BYTES.default, &self.name);
+            let fix = "has too many methods, or names that are too long: divide it into several services";
+            Error::new(ErrorCode::LimitExceeded, format!("link_announcement_bytes={most}: {name:?} {fix}"))
         })?;
         Ok(fields)
     }
@@ -192,13 +199,23 @@ impl ServiceInfo {
         found
     }
 
+    /// True if all instances are at another hub.
+    fn is_far(&self) -> bool {
+        self.instances.iter().all(|id| id.starts_with(FAR))
+    }
+
     /// Adds another instance. A caller needs the permission of all instances, because a call may go
-    /// to any of them.
-    fn join(&mut self, other: Self) {
-        self.visibility = self.visibility.min(other.visibility);
-        for method in &mut self.methods {
-            let there = other.methods.iter().find(|one| one.name == method.name);
-            method.visibility = method.visibility.min(there.map_or(Visibility::Private, |one| one.visibility));
+    /// to any of them. Calls over HTTP don't go to those of another hub.
+    fn join(&mut self, mut other: Self) {
+        if self.is_far() && !other.is_far() {
+            std::mem::swap(self, &mut other);
+        }
+        if self.is_far() || !other.is_far() {
+            self.visibility = self.visibility.min(other.visibility);
+            for method in &mut self.methods {
+                let there = other.methods.iter().find(|one| one.name == method.name);
+                method.visibility = method.visibility.min(there.map_or(Visibility::Private, |one| one.visibility));
+            }
         }
         self.instances.extend(other.instances);
         self.details.extend(other.details);
@@ -214,26 +231,46 @@ impl ServiceInfo {
     }
 }
 
-fn json(info: &ServiceInfo) -> String {
-    // Its maps have keys of text, and its numbers are finite.
-    serde_json::to_string(info).unwrap_or_default()
+/// A schema that allows everything.
+fn no_schema() -> Value {
+    json!({})
 }
 
-/// Decodes the list of a hub. Instances of one name are merged; malformed entries are skipped and
-/// counted.
-fn services(listed: &Bytes, skipped: &Skipped) -> Result<Vec<ServiceInfo>, Error> {
-    let mut found: Vec<ServiceInfo> = Vec::new();
-    for one in services_of(listed, skipped)? {
-        let Some(info) = skipped.read::<ServiceInfo>(one.json).map(|info| info.on(&one.listed.node)) else {
-            continue;
-        };
-        match found.iter_mut().find(|known| known.name == info.name) {
-            Some(known) => known.join(info),
-            None => found.push(info),
+/// True for a schema, and for a key that readers complete.
+fn is_omitted(key: &str, value: &Value) -> bool {
+    let is_empty = [json!(null), json!(false), json!(0), json!(""), json!([])].contains(value);
+    is_empty || matches!(key, "parameters" | "result") || (key == "visibility" && value == "private")
+}
+
+/// The services and agents in a list of a hub. Instances of one name are merged.
+fn announced(listed: &Bytes, reader: &EntryReader) -> Result<(Vec<ServiceInfo>, Vec<AgentInfo>), Error> {
+    let (mut services, mut agents) = (BTreeMap::<String, ServiceInfo>::new(), Vec::new());
+    for (entry, valid) in reader.entries(listed)? {
+        match valid {
+            ValidAnnouncement::Service { name, json, .. } => {
+                let Some(info) = reader.read::<ServiceInfo>(json).map(|info| info.on(entry.node)) else { continue };
+                match services.get_mut(&name) {
+                    Some(known) => known.join(info),
+                    None => drop(services.insert(name, info)),
+                }
+            }
+            ValidAnnouncement::Agent { json } => agents.extend(reader.read::<AgentInfo>(json)),
+            ValidAnnouncement::Nothing => {}
         }
     }
-    found.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(found)
+    Ok((services.into_values().collect(), agents))
+}
+
+/// An agent, as others see it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct AgentInfo {
+    pub id: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub capabilities: Vec<String>,
+    /// The path of hubs to an agent of another hub.
+    #[serde(default, rename = "tw-hubs", skip_serializing_if = "String::is_empty")]
+    pub hubs: String,
 }
 
 fn malformed(_: Malformed) -> Error {
@@ -256,43 +293,68 @@ impl Listed {
 }
 
 /// The instances in a list of a hub.
-pub(crate) fn entries(listed: &Bytes, skipped: &Skipped) -> Result<Vec<Listed>, Error> {
-    Ok(services_of(listed, skipped)?.into_iter().map(|one| one.listed).collect())
-}
-
-/// An instance with its description.
-struct Described<'a> {
-    listed: Listed,
-    json: &'a str,
-}
-
-fn services_of<'a>(listed: &'a Bytes, skipped: &Skipped) -> Result<Vec<Described<'a>>, Error> {
-    let mut found = Vec::new();
-    for entry in announcement::entries(listed) {
-        let entry = entry.map_err(malformed)?;
-        match entry.validate() {
-            Ok(ValidAnnouncement::Service { name: service, instance, json }) => {
-                found.push(Described { listed: Listed { service, instance, node: entry.node.to_owned() }, json });
-            }
-            Ok(ValidAnnouncement::Agent { .. } | ValidAnnouncement::Nothing) => {}
-            Err(_) => skipped.count(),
+pub(crate) fn entries(listed: &Bytes, reader: &EntryReader) -> Result<Vec<Listed>, Error> {
+    let found = reader.entries(listed)?.into_iter().filter_map(|(entry, valid)| match valid {
+        ValidAnnouncement::Service { name: service, instance, .. } => {
+            Some(Listed { service, instance, node: entry.node.to_owned() })
         }
-    }
-    Ok(found)
+        ValidAnnouncement::Agent { .. } | ValidAnnouncement::Nothing => None,
+    });
+    Ok(found.collect())
 }
 
-/// Number of skipped entries. A malformed entry comes from another version or program; the rest of
-/// a list is still of use.
+/// The reader of a node for announcements. It skips and counts malformed ones: they come from
+/// another version or program, and the rest of a list is still of use.
 #[derive(Default)]
-pub(crate) struct Skipped(AtomicU64);
+pub(crate) struct EntryReader {
+    skipped: AtomicU64,
+    /// Patterns of the only announcements that are read, as far as their second token. None: all.
+    only: OnceLock<BTreeSet<String>>,
+}
 
-impl Skipped {
-    pub fn get(&self) -> u64 {
-        self.0.load(Relaxed)
+/// The most announcements of one service that are read where only some services are.
+const SCOPED_MAX: usize = 64;
+
+impl EntryReader {
+    /// How many entries were skipped.
+    pub fn skipped(&self) -> u64 {
+        self.skipped.load(Relaxed)
+    }
+
+    /// Reads the announcements with these patterns from now on, as far as their second token.
+    pub fn limit(&self, patterns: BTreeSet<String>) {
+        self.only.get_or_init(|| patterns);
+    }
+
+    /// True if it reads an entry of a list; None if it reads all announcements.
+    pub fn reads_any(&self, listed: &[u8]) -> Option<bool> {
+        let only = self.only.get()?;
+        Some(announcement::entries(listed).flatten().any(|entry| only.contains(subject_of(entry.pattern))))
+    }
+
+    /// The announcements in a list that it reads.
+    fn entries<'a>(&self, listed: &'a [u8]) -> Result<Vec<(Entry<'a>, ValidAnnouncement<'a>)>, Error> {
+        let (mut found, mut counts) = (Vec::new(), BTreeMap::<_, usize>::new());
+        for entry in announcement::entries(listed) {
+            let entry = entry.map_err(malformed)?;
+            if let Some(only) = self.only.get() {
+                let subject = subject_of(entry.pattern);
+                let count = counts.entry(subject).or_default();
+                *count += 1;
+                if *count > SCOPED_MAX || !only.contains(subject) {
+                    continue;
+                }
+            }
+            match entry.validate() {
+                Ok(valid) => found.push((entry, valid)),
+                Err(_) => self.count(),
+            }
+        }
+        Ok(found)
     }
 
     fn count(&self) {
-        self.0.fetch_add(1, Relaxed);
+        self.skipped.fetch_add(1, Relaxed);
     }
 
     fn read<T: DeserializeOwned>(&self, json: &str) -> Option<T> {
@@ -300,17 +362,10 @@ impl Skipped {
     }
 }
 
-/// Requests the list of services from the hub.
-pub(crate) async fn listed(core: &Arc<Core>) -> Result<Vec<ServiceInfo>, Error> {
-    services(&list(core).await?, &core.skipped)
-}
-
-/// The same, as the hub writes it.
-pub(crate) async fn list(core: &Arc<Core>) -> Result<Bytes, Error> {
-    let (nothing, options) = (values::write("services", &())?, CallOptions::default());
-    let aim = CallTarget::Subject("$hub.services".to_owned());
-    let deadline = options.deadline(Some(DEFAULT_TIMEOUT));
-    Call::begin(PreparedCall::new(core, aim, "services".to_owned(), nothing, &options, deadline)).await
+/// The first two tokens of a pattern: those of a service, or of an agent.
+fn subject_of(pattern: &str) -> &str {
+    let second = pattern.match_indices('.').nth(1);
+    second.map_or(pattern, |(at, _)| &pattern[..at])
 }
 
 #[cfg(test)]

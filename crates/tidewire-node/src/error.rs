@@ -12,7 +12,7 @@ use crate::values::value::Value;
 
 /// The last sign of life of a call: when it came, and for how many milliseconds the callee was
 /// blocked.
-pub(crate) type Alive = (Instant, u32);
+pub type Alive = (Instant, u32);
 
 /// Error of this crate: a code of `spec/errors.toml`, and a text that names the field, the value
 /// and the fix.
@@ -154,6 +154,11 @@ impl Error {
     /// ```
     pub fn blocked(&self) -> Option<Duration> {
         self.0.blocked
+    }
+
+    /// The type of the error, for metrics and spans.
+    pub(crate) fn kind(&self) -> &'static str {
+        self.0.code.name()
     }
 
     /// Its text.

@@ -38,17 +38,34 @@
 
 #![forbid(unsafe_code)]
 
+/// Methods that set one field each, and return the builder.
+macro_rules! setters {
+    ($type:ident: $($(#[$text:meta])* $name:ident($value:ident: $kind:ty) => $($field:tt).+ = $set:expr;)*) => {
+        impl $type {
+            $($(#[$text])*
+            pub fn $name(mut self, $value: $kind) -> Self {
+                self.$($field).+ = $set;
+                self
+            })*
+        }
+    };
+}
+
 mod calls;
 mod commands;
 mod delay;
 mod discovery;
 mod error;
+mod federation;
 mod inline_task;
 mod names;
 mod node;
 mod objects;
 mod pending;
+pub mod raw;
 mod services;
+mod span;
+mod statistics;
 pub mod streams;
 mod subjects;
 mod token;
@@ -60,23 +77,30 @@ mod tracing;
 pub mod values;
 
 pub use calls::call::Call;
-pub use calls::client::{Answer, Choice, Client, Priority};
+pub use calls::client::{Answer, Client};
 pub use calls::item_stream::Items;
+pub use calls::priority::{Choice, Priority};
 pub use discovery::service_watch::{InstanceChange, ServiceChanges};
 pub use discovery::{EventInfo, InstanceInfo, MethodInfo, ServiceCommand, ServiceInfo, Visibility};
 pub use error::{Error, Remote};
+pub use federation::{DirectionStatistics, Federation, FederationOptions, FederationStatistics, SharedNames};
+pub use node::core::Node;
 pub use node::options::{NodeOptions, Task};
-pub use node::{Node, RemoteStatistics, Stopped};
+pub use node::{RemoteStatistics, Stopped};
 pub use objects::{Feed, Function, Object, RemoteFunction, RemoteObject};
 pub use pending::Pending;
 pub use services::context::{Context, Detached, TRACE_CONTEXT};
 pub use services::events::{Event, EventContext};
 pub use services::failure::Failure;
-pub use services::serve::{Served, ServiceStatistics};
+pub use services::instance::ServiceStatistics;
+pub use services::serve::Served;
 pub use services::service::{Method, Service};
 pub use services::single_active::SingleActive;
+pub use subjects::local_subscriptions::{SubscribeOptions, Subscription};
+pub use subjects::message::Message;
 pub use subjects::subject::Subject;
-pub use subjects::{Message, SubscribeOptions, Subscription};
+pub use tidewire_core::histogram::{DURATION_ENDS_MS, Durations};
+pub use tidewire_core::rpc::balancer::{RoutingDecision, RoutingEstimate, RoutingExplanation, RoutingReason};
 pub use tidewire_link::Tls;
 #[cfg(feature = "macros")]
 pub use tidewire_macros::service;

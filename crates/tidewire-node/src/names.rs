@@ -3,6 +3,7 @@
 use tidewire_core::link::announcement::is_token;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
+use tidewire_proto::subject::grammar::{COMMANDS, INSPECTION, STREAMS};
 use tidewire_proto::subject::{Pattern, Subject};
 
 use crate::error::Error;
@@ -38,6 +39,11 @@ pub(crate) fn service(name: &str) -> Result<(), Error> {
         return Err(Error::invalid(format!("service: {name:?} is not allowed: {fix}")));
     }
     token("service", name)
+}
+
+/// True for a service of this project: its calls are neither measured nor traced.
+pub(crate) fn is_internal(service: &str) -> bool {
+    [INSPECTION, STREAMS, COMMANDS].contains(&service)
 }
 
 pub(crate) fn method(name: &str) -> Result<(), Error> {

@@ -3,77 +3,49 @@
 pub mod core;
 pub mod join;
 pub mod options;
+pub mod runner;
+pub mod stop_signal;
+mod storage;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tidewire_engine::raw::clock;
 use tidewire_engine::{Engine, EngineHandle};
-use tidewire_link::{Greeting, HubHandle, HubOptions, JoinError, Link, Runtime};
+use tidewire_link::{Greeting, Handler, HubHandle, HubOptions, JoinError, Link, Runtime};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::calls::call::Call;
 use crate::calls::client::Client;
 use crate::commands;
 use crate::delay::until;
+use crate::discovery::ServiceInfo;
+use crate::discovery::lookup::listed;
 use crate::discovery::service_watch::ServiceChanges;
-use crate::discovery::{ServiceInfo, listed};
 use crate::error::Error;
-use crate::node::core::{Core, Runner};
+use crate::node::core::{Core, Node};
 use crate::node::join::{address, check_open, greeting, runtime};
 use crate::node::options::NodeOptions;
+use crate::node::runner::Runner;
+use crate::objects::ExportSubscription;
 use crate::pending::Pending;
-use crate::services::current_service::refuse_own;
+use crate::services::instance::ServiceInstance;
 use crate::services::serve::{Served, serve};
 use crate::services::service::Service;
 use crate::services::single_active::{SingleActive, serve_single};
-use crate::streams::{self, HomeSlot, LeaseOptions};
+use crate::statistics;
+use crate::statistics::call_durations::CallDurations;
+use crate::statistics::span_store::SpanStore;
+use crate::streams::{self, Home, HomeSlot, LeaseOptions};
+use crate::subjects::local_subscriptions::{SubscribeOptions, Subscription};
 use crate::subjects::subject::Subject;
-use crate::subjects::{SubscribeOptions, Subscription, subscribe};
+use crate::subjects::subscribe;
 
 /// Time that handlers have to end once no caller waits for them.
 const GRACE: Duration = Duration::from_millis(100);
-
-/// A node: it joins a hub, or is one, and serves, calls, publishes and subscribes. Clones are the
-/// same node.
-///
-/// A node ends when it is [stopped](Node::stop). A node also ends, at once, when its last clone and
-/// all clients, calls and streams made with it are dropped. Open work then fails with `link_lost`
-/// on the other side.
-///
-/// Imported objects, calls of them, and caller streams that handlers read do not keep a node alive.
-/// Handlers that hold a clone keep their node alive until it is stopped.
-///
-/// ```
-/// use tidewire_node::{Node, NodeOptions};
-///
-/// let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).wait()?;
-/// let other = Node::join(&hub.urls()[0], NodeOptions::named("other")).wait()?;
-///
-/// let mut numbers = hub.subscribe("numbers.*").wait()?;
-/// other.publish("numbers.even", &42)?;
-/// assert_eq!(numbers.next_blocking().unwrap().read::<i64>()?, 42);
-/// # Ok::<(), tidewire_node::Error>(())
-/// ```
-///
-/// On any async runtime, the same operations are `.await`ed:
-///
-/// ```
-/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// use tidewire_node::{Node, NodeOptions};
-///
-/// let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).await?;
-/// assert!(hub.client("nobody").call::<()>("x", &()).await.is_err());
-/// # Ok::<(), tidewire_node::Error>(()) }).unwrap();
-/// ```
-#[derive(Clone, derive_more::Debug)]
-#[debug("Node({:?})", self.core.name)]
-pub struct Node {
-    core: Arc<Core>,
-}
 
 /// How a node came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,8 +89,12 @@ impl Node {
             let log = Arc::clone(&options.log);
             let home = options.open_home()?;
             let link = Link::join(&runtime, &address, greeting, move |line| log(line))?;
+            let is_inspected = options.inspect;
             let node = Self::new(options, runtime, link, None, home)?;
             node.core.say_joined("");
+            if is_inspected {
+                statistics::service::open(&node, &address.to_string());
+            }
             Ok(node)
         })
     }
@@ -154,7 +130,11 @@ impl Node {
             let home = options.open_home()?;
             let own = options.tokens.first().map(|token| token.secret().to_owned());
             let link = Link::join_local(&hub, greeting(&options, own))?;
+            let is_inspected = options.inspect;
             let node = Self::new(options, runtime, link, Some(hub), home)?;
+            if is_inspected {
+                statistics::service::open(&node, &address.to_string());
+            }
             if let Some(home) = &node.core.home {
                 // Nodes find the service as soon as they join.
                 let slot = Arc::new(HomeSlot::of(Arc::clone(home)));
@@ -212,14 +192,6 @@ impl Node {
         self.core.link.spread()
     }
 
-    pub(crate) const fn of(core: Arc<Core>) -> Self {
-        Self { core }
-    }
-
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
     /// Makes a node over a link of another part of the process. The owner closes the link, and
     /// reports each new connection by [`joined_again`](Self::joined_again). Handlers run on the
     /// thread of the links, and the engine watches deadlines.
@@ -239,14 +211,17 @@ impl Node {
         runtime: Runtime,
         link: Link,
         hub: Option<HubHandle>,
-        home: Option<Arc<dyn streams::Home>>,
+        home: Option<Arc<dyn Home>>,
     ) -> Result<Self, Error> {
         // Deadlines are watched by the engine, also where handlers run elsewhere.
         let threads = if options.spawn.is_some() { 1 } else { options.threads };
         let engine = Engine::builder().threads(threads).build();
         let engine = engine.map_err(|error| Error::new(ErrorCode::LimitExceeded, format!("threads: {error}")))?;
-        let runner = Arc::new(Runner::new(engine.handle(), options.spawn.clone()));
-        let core = Core::new(options, runtime, link, hub, home, (runner, Some(engine)));
+        let durations = options.inspect.then(CallDurations::default);
+        let mut runner = Runner::new(engine.handle(), options.spawn.clone());
+        runner.durations = durations;
+        runner.spans = (options.spans > 0).then(|| SpanStore::new(options.spans));
+        let core = Core::new(options, runtime, link, hub, home, (Arc::new(runner), Some(engine)));
         core.follow_link();
         Ok(Self { core })
     }
@@ -362,7 +337,7 @@ impl Node {
     /// How many announcements of services in lists of the hub were skipped, as they were not of the
     /// form that they have to have: a hub of this version takes none of those.
     pub fn skipped(&self) -> u64 {
-        self.core.skipped.get()
+        self.core.entry_reader.skipped()
     }
 
     /// A subject to publish on, or to ask, with settings of its own.
@@ -447,19 +422,18 @@ impl Node {
         mut holds: impl FnMut(RemoteStatistics) -> bool + Send + 'static,
     ) -> Pending<RemoteStatistics> {
         let (node, objects) = (Arc::downgrade(&self.core), Arc::clone(&self.core.objects));
-        Pending::new(std::future::poll_fn(move |context| {
-            objects.wakers.add(context.waker());
-            let (given, held) = objects.counts();
-            let counts = RemoteStatistics { given, held };
-            if holds(counts) {
-                return Poll::Ready(Ok(counts));
-            }
-            let ended = || Error::new(ErrorCode::NodeStopped, "the node has stopped: make a new one");
-            match node.upgrade().ok_or_else(ended).and_then(|core| core.check()) {
-                Ok(()) => Poll::Pending,
-                Err(error) => Poll::Ready(Err(error)),
-            }
-        }))
+        Pending::new(async move {
+            let look = || {
+                let (given, held) = objects.counts();
+                let counts = RemoteStatistics { given, held };
+                if holds(counts) {
+                    return Some(Ok(counts));
+                }
+                let ended = || Error::new(ErrorCode::NodeStopped, "the node has stopped: make a new one");
+                node.upgrade().ok_or_else(ended).and_then(|core| core.check()).err().map(Err)
+            };
+            objects.wakers.until(look).await
+        })
     }
 
     /// Stops the node: takes no new calls and events, finishes the running ones, cuts streams, and
@@ -475,10 +449,10 @@ impl Node {
     /// If it is dropped before the end, the node takes no new calls, and stays until its last clone
     /// is dropped.
     pub fn stop(&self, timeout: Duration) -> Pending<Stopped> {
-        let (core, end) = (Arc::clone(&self.core), Instant::now() + timeout);
+        let (core, end) = (Arc::clone(&self.core), clock::now() + timeout);
         let hosts = core.hosts();
         hosts.iter().for_each(|host| host.leave());
-        core.objects.host.leave();
+        core.object_instance.get().inspect(|host| host.leave());
         // Running handlers of durable events may still call other nodes, and their settlements are
         // stored.
         let has_given_back = {
@@ -495,16 +469,19 @@ impl Node {
         }
         core.link.goodbye();
         Pending::new(async move {
-            let left = || Some(end.saturating_duration_since(Instant::now()));
-            refuse_own(hosts.iter().chain([&core.objects.host]), "await the stop of the node")?;
+            let left = || Some(end.saturating_duration_since(clock::now()));
+            hosts
+                .iter()
+                .chain(core.object_instance.get())
+                .try_for_each(|host| host.refuse_own("await the stop of the node"))?;
             for single in singles {
                 // Its lease goes back while there is a link: another is active at once.
-                drop(single.end(end.saturating_duration_since(Instant::now())).await);
+                drop(single.end(end.saturating_duration_since(clock::now())).await);
             }
             let mut is_drained = until(&core.runner, end, &has_given_back).await;
             if !is_drained {
                 hosts.iter().for_each(|host| host.give_back());
-                let grace = Instant::now() + GRACE;
+                let grace = clock::now() + GRACE;
                 until(&core.runner, grace, &has_given_back).await;
             }
             core.is_stopping.store(true, Ordering::Release);
@@ -518,10 +495,10 @@ impl Node {
             core.end();
             // A handler that awaits ends at once, but on its own thread: an engine without time
             // would leave it where it is.
-            let end = end.max(Instant::now() + GRACE);
+            let end = end.max(clock::now() + GRACE);
             until(&core.runner, end, || hosts.iter().all(|host| host.is_idle())).await;
             if let Some(engine) = &core.engine {
-                engine.begin_shutdown(true, end.saturating_duration_since(Instant::now())).await;
+                engine.begin_shutdown(true, end.saturating_duration_since(clock::now())).await;
             }
             if let Some(home) = core.home.as_ref().filter(|_| core.owns_home) {
                 home.close().await?;
@@ -532,16 +509,18 @@ impl Node {
 }
 
 impl Core {
-    /// Follows the state of the link.
     fn follow_link(self: &Arc<Self>) {
-        self.runner.serves(&self.objects);
         let (runner, log) = (Arc::downgrade(&self.runner), Arc::clone(&self.log));
         self.link.on_pulse(move || runner.upgrade().map_or(0, |runner| runner.blocked_ms(&log)));
-        let (again, left) = (Arc::downgrade(self), Arc::downgrade(self));
+        let objects = Arc::downgrade(&self.objects);
+        let host = Arc::new(ServiceInstance::of_objects(Arc::clone(&self.runner), Weak::clone(&objects)));
+        let _ = self.object_instance.set(Arc::<ServiceInstance>::clone(&host));
+        let endpoint: Arc<dyn Handler> = Arc::new(ExportSubscription { objects, host });
+        let (again, left, reopened) = (Arc::downgrade(self), Arc::downgrade(self), Arc::clone(&endpoint));
         self.link.on_joined_again(move || {
             if let Some(core) = again.upgrade() {
                 core.directory.missed();
-                core.objects.open();
+                core.objects.open(&reopened);
                 core.rejoined.wake();
                 core.say_joined(" again");
             }
@@ -551,7 +530,7 @@ impl Core {
                 core.objects.left(number);
             }
         });
-        self.objects.open();
+        self.objects.open(&endpoint);
     }
 
     fn say_joined(&self, again: &str) {
@@ -562,7 +541,7 @@ impl Core {
 
     /// Ends all that is left.
     fn end(&self) {
-        self.hosts().iter().for_each(|host| host.close());
+        self.hosts().iter().chain(self.object_instance.get()).for_each(|host| host.close());
         self.objects.close();
         let served = std::mem::take(&mut *self.served.lock());
         drop(served);

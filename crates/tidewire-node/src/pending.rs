@@ -1,12 +1,13 @@
 //! Pending operations: awaited on any runtime, or waited for on a blocking thread.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use tidewire_engine::raw::{Mutex, blocking};
+use tidewire_engine::raw::{Fire, Mutex, blocking};
 
 use crate::error::Error;
 
@@ -22,20 +23,6 @@ impl<T> Pending<T> {
         Self(Box::pin(future))
     }
 
-    pub(crate) fn ready(value: T) -> Self
-    where
-        T: Send + 'static,
-    {
-        Self::new(std::future::ready(Ok(value)))
-    }
-
-    pub(crate) fn failed(error: Error) -> Self
-    where
-        T: Send + 'static,
-    {
-        Self::new(std::future::ready(Err(error)))
-    }
-
     /// Blocks this thread until the operation is done.
     ///
     /// # Errors
@@ -46,13 +33,21 @@ impl<T> Pending<T> {
 }
 
 impl<T: Send + 'static> Pending<T> {
+    pub(crate) fn ready(value: T) -> Self {
+        Self::new(std::future::ready(Ok(value)))
+    }
+
+    pub(crate) fn failed(error: Error) -> Self {
+        Self::new(std::future::ready(Err(error)))
+    }
+
     /// Runs a blocking operation on a new thread. Dropping the pending does not stop it.
     pub(crate) fn on_thread(name: &str, run: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Self {
         let slot = Arc::<ResultSlot<T>>::default();
         let result_slot = Arc::clone(&slot);
         let started = thread::Builder::new().name(name.to_owned()).spawn(move || result_slot.end(run()));
         match started {
-            Ok(_) => Self::new(std::future::poll_fn(move |context| slot.poll(context))),
+            Ok(_) => Self::new(poll_fn(move |context| slot.poll(context))),
             Err(error) => {
                 let text = format!("threads: the system gives none: {error}");
                 Self::failed(Error::new(tidewire_proto::generated::errors::ErrorCode::LimitExceeded, text))
@@ -69,40 +64,55 @@ impl<T> Future for Pending<T> {
     }
 }
 
-type Done<T> = Option<Result<T, Error>>;
+/// Slot for one value, which one task waits for.
+pub struct ValueSlot<T>(Mutex<(Option<T>, Option<Waker>)>);
 
-/// The place of one result, which one task waits for.
-pub(crate) struct ResultSlot<T> {
-    state: Mutex<(Done<T>, Option<Waker>)>,
-}
+pub(crate) type ResultSlot<T> = ValueSlot<Result<T, Error>>;
 
-impl<T> Default for ResultSlot<T> {
+impl<T> Default for ValueSlot<T> {
     fn default() -> Self {
-        Self { state: Mutex::new((None, None)) }
+        Self(Mutex::new((None, None)))
     }
 }
 
-impl<T> ResultSlot<T> {
-    pub fn end(&self, result: Result<T, Error>) {
+impl<T> ValueSlot<T> {
+    /// Fills the slot. The first value counts.
+    pub fn end(&self, value: T) {
+        self.fill(|slot| *slot = slot.take().or(Some(value)));
+    }
+
+    /// Fills the slot. The last value counts.
+    pub fn replace(&self, value: T) {
+        self.fill(|slot| *slot = Some(value));
+    }
+
+    fn fill(&self, fill: impl FnOnce(&mut Option<T>)) {
         let waker = {
-            let mut state = self.state.lock();
-            state.0 = Some(result);
+            let mut state = self.0.lock();
+            fill(&mut state.0);
             state.1.take()
         };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        waker.into_iter().for_each(Waker::wake);
     }
 
-    pub fn poll(&self, context: &Context<'_>) -> Poll<Result<T, Error>> {
-        let mut state = self.state.lock();
-        match state.0.take() {
-            Some(result) => Poll::Ready(result),
-            None => {
-                state.1 = Some(context.waker().clone());
-                Poll::Pending
-            }
+    /// True while a task waits for the value.
+    pub fn is_awaited(&self) -> bool {
+        self.0.lock().1.is_some()
+    }
+
+    /// Looks at the value, and leaves it there.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&T) -> Option<R>) -> Option<R> {
+        self.0.lock().0.as_ref().and_then(look)
+    }
+
+    /// Ready with the value, which is taken out.
+    pub fn poll(&self, context: &Context<'_>) -> Poll<T> {
+        let mut state = self.0.lock();
+        let value = state.0.take();
+        if value.is_none() {
+            state.1 = Some(context.waker().clone());
         }
+        value.map_or(Poll::Pending, Poll::Ready)
     }
 }
 
@@ -143,9 +153,47 @@ impl Wakers {
         }
     }
 
+    /// Waits for a value. The function looks for it now, and whenever the tasks are woken.
+    pub async fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
+        poll_fn(|context| {
+            self.add(context.waker());
+            look().map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+
     pub fn wake(&self) {
         let wakers = std::mem::take(&mut *self.0.lock());
         wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Event that happens once, with the tasks that wait for it.
+#[derive(Default)]
+pub(crate) struct Signal {
+    is_set: AtomicBool,
+    wakers: Wakers,
+}
+
+impl Signal {
+    pub fn set(&self) {
+        self.is_set.store(true, Ordering::Release);
+        self.wakers.wake();
+    }
+
+    pub fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Acquire)
+    }
+
+    pub fn poll(&self, context: &Context<'_>) -> Poll<()> {
+        self.wakers.add(context.waker());
+        if self.is_set() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Fire for Signal {
+    fn fire(self: Arc<Self>) {
+        self.set();
     }
 }
 

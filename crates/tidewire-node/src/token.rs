@@ -1,8 +1,8 @@
 //! Tokens of a hub: the user of a node and its permissions.
 
-use tidewire_link::{Grant, TokenLimits};
+use tidewire_link::{Grant, Rights, TokenLimits};
+use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits::{self, Limit};
-use tidewire_proto::subject::Pattern;
 
 use crate::error::Error;
 
@@ -13,52 +13,43 @@ use crate::error::Error;
 pub struct Token {
     token: String,
     user: String,
-    publish: Option<Vec<String>>,
-    subscribe: Option<Vec<String>>,
-    call: Option<Vec<String>>,
-    answer: Option<Vec<String>>,
-    serve: Option<Vec<String>>,
+    rights: Rights,
     limits: Vec<(&'static Limit, usize)>,
 }
 
 impl Token {
     /// A secret, and the user it stands for.
     pub fn new(token: impl Into<String>, user: impl Into<String>) -> Self {
-        let (token, user) = (token.into(), user.into());
-        let (publish, subscribe, call, answer, serve) = (None, None, None, None, None);
-        Self { token, user, publish, subscribe, call, answer, serve, limits: Vec::new() }
+        Self { token: token.into(), user: user.into(), rights: Rights::default(), limits: Vec::new() }
     }
 
-    /// Allows to publish on subjects of these patterns only.
-    pub fn publish(mut self, patterns: &[&str]) -> Self {
-        self.publish = Some(patterns.iter().copied().map(str::to_owned).collect());
+    /// Allows to look at nodes, streams, buckets, leases and commands, without payloads. With this
+    /// right, or one of the two below, a token has no other right that it does not name.
+    pub fn inspect(self) -> Self {
+        self.operator("inspect")
+    }
+
+    /// Allows to [`inspect`](Self::inspect), and to read events, values and results.
+    pub fn inspect_payloads(self) -> Self {
+        self.operator("inspect_payloads")
+    }
+
+    /// Allows to [`inspect`](Self::inspect), and to purge streams, requeue dead letters, pause
+    /// consumers, change keys, release leases, cancel and retry commands, pause and cancel
+    /// campaigns, and scale and drain pools.
+    pub fn admin(self) -> Self {
+        self.operator("admin")
+    }
+
+    /// Makes it the token of another hub: it has no right that it does not name, and lists only the
+    /// services that it may call, without their nodes.
+    pub fn partner(mut self) -> Self {
+        self.rights.partner = true;
         self
     }
 
-    /// Allows to subscribe to these patterns, and to narrower ones, only.
-    pub fn subscribe(mut self, patterns: &[&str]) -> Self {
-        self.subscribe = Some(patterns.iter().copied().map(str::to_owned).collect());
-        self
-    }
-
-    /// Allows to call subjects of these patterns only.
-    pub fn call(mut self, patterns: &[&str]) -> Self {
-        self.call = Some(patterns.iter().copied().map(str::to_owned).collect());
-        self
-    }
-
-    /// Allows to answer requests on subjects of these patterns, which it may then subscribe to, and
-    /// on no others. Without it a token answers everything if it may publish, subscribe to and call
-    /// everything, else nothing.
-    pub fn answer(mut self, patterns: &[&str]) -> Self {
-        self.answer = Some(patterns.iter().copied().map(str::to_owned).collect());
-        self
-    }
-
-    /// Allows to serve services of these names only; `*` allows all. Without it, as for
-    /// [`answer`](Self::answer).
-    pub fn serve(mut self, services: &[&str]) -> Self {
-        self.serve = Some(services.iter().copied().map(str::to_owned).collect());
+    fn operator(mut self, right: &str) -> Self {
+        self.rights.operator.push(right.to_owned());
         self
     }
 
@@ -99,22 +90,9 @@ impl Token {
         if self.token.is_empty() {
             return Err(Error::invalid("tokens: an empty token is not allowed: give a long secret"));
         }
-        let mut grant = Grant::all(&self.token, &self.user);
-        narrow(&mut grant.publish, &self.publish)?;
-        narrow(&mut grant.subscribe, &self.subscribe)?;
-        narrow(&mut grant.call, &self.call)?;
-        if self.publish.is_some() || self.subscribe.is_some() || self.call.is_some() {
-            (grant.answer, grant.serve) = (Vec::new(), Vec::new());
-        }
-        narrow(&mut grant.answer, &self.answer)?;
-        if let Some(serve) = &self.serve {
-            grant.serve.clone_from(serve);
-        }
-        grant.limits = self.token_limits()?;
-        // Every node may list the services, and is notified when services join or leave.
-        grant.call.push(crate::names::pattern("$hub.services")?);
-        grant.subscribe.push(crate::names::pattern("$hub.services.*")?);
-        Ok(grant)
+        let grant = Grant::of(&self.token, &self.user, &self.rights);
+        let grant = grant.map_err(|wrong| Error::new(ErrorCode::InvalidSubject, wrong.to_string()))?;
+        Ok(Grant { limits: self.token_limits()?, ..grant })
     }
 
     fn token_limits(&self) -> Result<TokenLimits, Error> {
@@ -138,9 +116,19 @@ impl Token {
     }
 }
 
-fn narrow(patterns: &mut Vec<Pattern>, to: &Option<Vec<String>>) -> Result<(), Error> {
-    if let Some(to) = to {
-        *patterns = to.iter().map(|pattern| crate::names::pattern(pattern)).collect::<Result<_, _>>()?;
-    }
-    Ok(())
+setters! {
+    Token:
+    /// Allows to publish on subjects of these patterns only.
+    publish(patterns: &[&str]) => rights.publish = Some(patterns.iter().copied().map(str::to_owned).collect());
+    /// Allows to subscribe to these patterns, and to narrower ones, only.
+    subscribe(patterns: &[&str]) => rights.subscribe = Some(patterns.iter().copied().map(str::to_owned).collect());
+    /// Allows to call subjects of these patterns only.
+    call(patterns: &[&str]) => rights.call = Some(patterns.iter().copied().map(str::to_owned).collect());
+    /// Allows to answer requests on subjects of these patterns, which it may then subscribe to, and
+    /// on no others. Without it a token answers everything if it may publish, subscribe to and call
+    /// everything, else nothing.
+    answer(patterns: &[&str]) => rights.answer = Some(patterns.iter().copied().map(str::to_owned).collect());
+    /// Allows to serve services of these names only; `*` allows all. Without it, as for
+    /// [`answer`](Self::answer).
+    serve(services: &[&str]) => rights.serve = Some(services.iter().copied().map(str::to_owned).collect());
 }

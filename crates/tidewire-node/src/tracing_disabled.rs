@@ -1,15 +1,29 @@
 //! Spans and logs of a build without the feature `tracing`: they do nothing.
 
-use std::sync::Arc;
-
-use crate::node::options::Log;
 use crate::services::context::Context;
-use crate::services::failure::Failure;
 
-pub(crate) struct Span;
+pub(crate) type Headers = [(String, String)];
 
-impl Span {
-    pub fn of(_: &Context) -> Self {
+pub(crate) struct TracedSpan;
+
+impl TracedSpan {
+    pub fn none() -> Self {
+        Self
+    }
+
+    pub fn server(_: &Context, _: &str, _: &str) -> Self {
+        Self
+    }
+
+    pub fn client(_: &str, _: &Headers) -> Self {
+        Self
+    }
+
+    pub fn producer(_: &str, _: &Headers) -> Self {
+        Self
+    }
+
+    pub fn consumer<'a>(_: &str, _: &str, _: impl Fn(&str) -> Option<&'a str>) -> Self {
         Self
     }
 
@@ -17,13 +31,21 @@ impl Span {
         act()
     }
 
-    pub fn failed(&self, _: &Failure) {}
+    pub fn ids(&self) -> Option<(String, String)> {
+        None
+    }
+
+    pub fn carried(&self, _: &Headers) -> Option<Vec<(String, String)>> {
+        None
+    }
+
+    pub fn failed(&self, _: &str, _: &str) {}
 }
 
-pub(crate) fn log(_: &str) -> Log {
-    Arc::new(|_| {})
+pub(crate) fn log(_: &str) -> impl Fn(&str) + use<> {
+    |_: &str| {}
 }
 
-pub(crate) fn changes(_: &str) -> Log {
-    Arc::new(|_| {})
+pub(crate) fn changes(_: &str) -> impl Fn(&str) + use<> {
+    |_: &str| {}
 }

@@ -18,7 +18,6 @@ const TRAILER: [u8; 2] = (-1_i16).to_be_bytes();
 /// So many bytes are written at once.
 const CHUNK_BYTES: usize = 1 << 17;
 
-/// The statement that creates the table.
 pub(crate) fn create(table: &ResultTable) -> String {
     let row = if table.schema.many { ", \"row\" BIGINT NOT NULL" } else { "" };
     let set = if table.swept() { ", \"param_set\" BIGINT NOT NULL" } else { "" };

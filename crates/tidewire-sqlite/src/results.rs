@@ -13,7 +13,6 @@ const VALUES: usize = 256;
 /// SQLite has no NaN, and makes NULL of it.
 const NAN: &str = "NaN";
 
-/// The statement that creates the table.
 pub(crate) fn create(table: &ResultTable) -> String {
     let many = table.schema.many;
     let run = if many { "\"run\" INTEGER NOT NULL, \"row\" INTEGER NOT NULL" } else { "\"run\" INTEGER PRIMARY KEY" };
@@ -94,7 +93,6 @@ fn bind_value(ready: &mut CachedStatement<'_>, place: usize, values: &Values, in
     }
 }
 
-/// Reads rows in order.
 pub(crate) fn read(connection: &Connection, table: &ResultTable, runs: Range<u64>, most: u64) -> Result<Rows> {
     let columns = table.quoted_columns();
     let statement = format!(

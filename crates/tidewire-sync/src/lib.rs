@@ -6,12 +6,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod clock;
 mod locks;
 mod own_descriptors;
 mod process;
 mod signals;
 
 pub use locks::{Condvar, Mutex, MutexGuard, RwLock};
-pub use own_descriptors::{identity, of_this_process, take_descriptors_of_parent};
-pub use process::{PerProcess, forked, generation};
+pub use own_descriptors::{identity, of_this_process};
+pub use process::{PerProcess, generation, leave_parent};
 pub use signals::leave_signals;

@@ -9,7 +9,7 @@
 use std::sync::{self, PoisonError, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 pub use std::sync::MutexGuard;
-use std::time::Instant;
+use std::time::Duration;
 
 /// A mutual exclusion lock.
 #[derive(Debug, Default)]
@@ -86,8 +86,7 @@ impl Condvar {
     }
 
     /// Waits for a change, or until the time is up. The second answer: the time is up.
-    pub fn wait_until<'a, T>(&self, guard: MutexGuard<'a, T>, until: Instant) -> (MutexGuard<'a, T>, bool) {
-        let left = until.saturating_duration_since(Instant::now());
+    pub fn wait_for<'a, T>(&self, guard: MutexGuard<'a, T>, left: Duration) -> (MutexGuard<'a, T>, bool) {
         let (guard, wait) = self.0.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner);
         (guard, wait.timed_out())
     }

@@ -1,4 +1,4 @@
-//! The descriptors that the child of a fork must not keep: sockets, listeners and locks of folders.
+//! The descriptors that the child of a fork must not keep: sockets, ports, pipes, locks of folders.
 //!
 //! A socket ends, a port is free and a lock is released once the last process has closed its
 //! descriptor. A child that keeps a copy holds up all three. The table needs no lock, so the child
@@ -32,9 +32,8 @@ pub fn of_this_process<T: AsFd>(owner: T) -> T {
     owner
 }
 
-/// For the child of a fork: the numbers of the descriptors of the parent, each with the
-/// [`identity`] that its file had. Allocates nothing and takes no lock.
-pub fn take_descriptors_of_parent() -> impl Iterator<Item = (i32, u64)> {
+/// The numbers of the listed descriptors, each with the [`identity`] that its file had.
+pub(crate) fn take_descriptors() -> impl Iterator<Item = (i32, u64)> {
     let listed = IDENTITIES.iter().take(LISTED.swap(0, Ordering::Acquire));
     listed.zip(0..).filter_map(|(place, number)| match place.swap(0, Ordering::Relaxed) {
         0 => None,

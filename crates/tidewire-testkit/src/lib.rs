@@ -28,6 +28,7 @@ pub mod looks;
 pub mod plans;
 pub mod races;
 pub mod results;
+pub mod routing;
 pub mod seeds;
 pub mod wakeups;
 

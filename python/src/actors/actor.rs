@@ -17,20 +17,19 @@ use crate::actors::message::{Extra, Message};
 use crate::actors::statistics;
 use crate::arguments::{Drain, Priority, Stack, TimeoutArgument, not_an_actor};
 use crate::errors::{self, error};
+use crate::interpreter::PerProcessOwned;
 use crate::interpreter::attach::attach;
-use crate::interpreter::fork::ForkGeneration;
 use crate::pending::{Pending, generic};
 
 /// A reference to an actor: compares and hashes by id, and does not keep the actor from stopping.
 #[pyclass(frozen, weakref, module = "tidewire")]
 pub struct ActorRef {
-    pub inner: tidewire_engine::ActorRef<Message>,
-    pub born: ForkGeneration,
+    pub inner: PerProcessOwned<tidewire_engine::ActorRef<Message>>,
 }
 
 impl ActorRef {
     pub fn new(inner: tidewire_engine::ActorRef<Message>) -> Self {
-        Self { inner, born: ForkGeneration::now() }
+        Self { inner: PerProcessOwned::new(inner) }
     }
 
     /// A message with its sender, if it is sent from inside a handler.
@@ -104,13 +103,13 @@ impl ActorRef {
     /// True while the actor takes messages.
     #[getter]
     fn alive(&self) -> bool {
-        !self.born.is_past() && self.inner.is_alive()
+        self.inner.mine().is_some_and(|mine| mine.is_alive())
     }
 
     /// Number of messages that were accepted and are not finished.
     #[getter]
     fn outstanding(&self) -> usize {
-        if self.born.is_past() { 0 } else { self.inner.outstanding() }
+        self.inner.mine().map_or(0, |mine| mine.outstanding())
     }
 
     /// Sends a message without waiting. True if it was accepted, false if the mailbox is full and
@@ -125,14 +124,14 @@ impl ActorRef {
     ///     ActorStopped: if the actor takes no more messages.
     #[pyo3(signature = (message, priority = None))]
     fn tell(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<bool> {
-        self.born.check(py)?;
+        self.inner.check(py)?;
         self.offer(py, message, priority).map_err(|refusal| errors::refusal(py, refusal, self.inner.name()))
     }
 
     /// As `tell`, but false instead of an error if the message was not accepted.
     #[pyo3(signature = (message, priority = None))]
     fn try_tell(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<bool> {
-        self.born.check(py)?;
+        self.inner.check(py)?;
         Ok(self.offer(py, message, priority).unwrap_or(false))
     }
 
@@ -140,7 +139,7 @@ impl ActorRef {
     /// mailbox has dropped the message.
     #[pyo3(signature = (message, priority = None))]
     fn try_send(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<bool> {
-        self.born.check(py)?;
+        self.inner.check(py)?;
         match self.offer(py, message, priority) {
             Ok(accepted) => Ok(accepted),
             Err(Refusal::Full { .. }) if self.inner.cell().senders_wait() => Ok(false),
@@ -158,7 +157,7 @@ impl ActorRef {
     ///     ActorStopped: if the actor takes no more messages.
     #[pyo3(signature = (message, priority = None))]
     fn send(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<Py<Pending>> {
-        self.born.check(py)?;
+        self.inner.check(py)?;
         let priority = Priority::lane(priority);
         let cell = self.inner.cell();
         let envelope = Envelope::Plain(Self::message(py, message));
@@ -219,8 +218,7 @@ impl ActorRef {
         timeout: TimeoutArgument,
         priority: Option<Priority>,
     ) -> PyResult<Pending> {
-        self.born.check(py)?;
-        let timeout = timeout.or(self.inner.config().ask_timeout_ms);
+        let timeout = timeout.or(self.inner.checked(py)?.config().ask_timeout_ms);
         self.asking(py, message, Extra::default(), timeout, priority)
     }
 
@@ -235,8 +233,7 @@ impl ActorRef {
         text_signature = "($self, drain=True, timeout=30.0)"
     )]
     fn stop(&self, py: Python<'_>, drain: Drain, timeout: TimeoutArgument) -> PyResult<Pending> {
-        self.born.check(py)?;
-        let timeout = timeout.or(self.inner.config().stop_timeout_ms);
+        let timeout = timeout.or(self.inner.checked(py)?.config().stop_timeout_ms);
         let mut stopping = self.inner.stop(Stop { drain: drain.0, timeout });
         let operation = async move {
             let ended = std::future::poll_fn(|cx| {
@@ -259,7 +256,7 @@ impl ActorRef {
     /// `stack`, `request_unbecome` brings back the one before.
     #[pyo3(signature = (handler, stack = Stack(true)), text_signature = "($self, handler, stack=True)")]
     fn request_become(&self, py: Python<'_>, handler: Bound<'_, PyAny>, stack: Stack) -> PyResult<()> {
-        self.born.check(py)?;
+        self.inner.check(py)?;
         let handler = Handler::inspect(&handler, "handler", self.on_loop())?;
         let change = Change::Become { handler: Box::new(handler), stack: stack.0 };
         self.inner.request(change).map(drop).map_err(|refusal| errors::refusal(py, refusal, self.inner.name()))
@@ -268,7 +265,7 @@ impl ActorRef {
     /// Brings back the handler before the last `request_become`, in its place among the messages of
     /// this sender.
     fn request_unbecome(&self, py: Python<'_>) -> PyResult<()> {
-        self.born.check(py)?;
+        self.inner.check(py)?;
         self.inner
             .request(Change::Unbecome)
             .map(drop)
@@ -277,14 +274,13 @@ impl ActorRef {
 
     /// Counters and times of the actor, as a dict.
     fn statistics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.born.check(py)?;
-        statistics::actor(py, &self.inner.statistics())
+        statistics::actor(py, &self.inner.checked(py)?.statistics())
     }
 
     fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
         let py = other.py();
         let Ok(other) = other.cast::<Self>() else { return Ok(py.NotImplemented()) };
-        let same = self.inner == other.get().inner;
+        let same = *self.inner == *other.get().inner;
         match op {
             CompareOp::Eq => Ok(same.into_pyobject(py)?.to_owned().into_any().unbind()),
             CompareOp::Ne => Ok((!same).into_pyobject(py)?.to_owned().into_any().unbind()),

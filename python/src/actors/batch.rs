@@ -36,7 +36,7 @@ impl Function {
     ) -> bool {
         let (taken, next) = gather(turn);
         let taken = readable(py, me, taken, turn);
-        if let Err(error) = self.born.back(py, call(py, batch, &taken)) {
+        if let Err(error) = self.node.back(py, call(py, batch, &taken)) {
             // Messages that are delivered again come before what was sent after them.
             if let Some(next) = next {
                 turn.put_back(next);

@@ -15,6 +15,7 @@ use pyo3::types::PyType;
 use tidewire_engine::External;
 use tidewire_engine::raw::Mutex;
 
+use crate::interpreter::PerProcessOwned;
 use crate::interpreter::asyncio::running_loop;
 use crate::interpreter::once::{Once, intern};
 use crate::interpreter::wait::nonblocking_pipe;
@@ -42,7 +43,7 @@ pub struct LoopHandle {
 }
 
 thread_local! {
-    static HERE: RefCell<Option<LastLoop>> = const { RefCell::new(None) };
+    static HERE: RefCell<Option<PerProcessOwned<LastLoop>>> = const { RefCell::new(None) };
     static COROUTINES: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -57,16 +58,11 @@ struct LastLoop {
 }
 
 impl LastLoop {
-    /// Of a loop that runs on this thread now.
-    fn new(running: &Bound<'_, PyAny>, line: Arc<LoopHandle>) -> Self {
+    /// Notes a loop that runs on this thread now.
+    fn note(running: &Bound<'_, PyAny>, line: Arc<LoopHandle>) {
         let note = note_of_asyncio(running.py()).map(PyRef::from);
-        Self { line, at: running.as_ptr() as usize, note }
+        HERE.set(Some(PerProcessOwned::new(Self { line, at: running.as_ptr() as usize, note })));
     }
-}
-
-/// In the child of a fork: the loop of this thread, and the pipe that wakes it, are the parent's.
-pub fn leave_loop() {
-    HERE.take();
 }
 
 /// True if an event loop runs on this thread. Does not load asyncio.
@@ -126,7 +122,7 @@ pub fn line_here(py: Python<'_>) -> PyResult<Arc<LoopHandle>> {
             Arc::clone(&bridge.cast::<Bridge>()?.get().line)
         }
     };
-    HERE.set(Some(LastLoop::new(&running, Arc::clone(&line))));
+    LastLoop::note(&running, Arc::clone(&line));
     Ok(line)
 }
 
@@ -134,7 +130,7 @@ pub fn line_here(py: Python<'_>) -> PyResult<Arc<LoopHandle>> {
 /// asked: up to CPython 3.11 it asks the system for the number of the process before it answers.
 fn still_running(py: Python<'_>) -> Option<Arc<LoopHandle>> {
     HERE.with_borrow(|here| {
-        let seen = here.as_ref()?;
+        let seen = here.as_ref()?.mine()?;
         let note = seen.note.as_ref()?;
         note_of_asyncio(py)?.is(&**note).then(|| Arc::clone(&seen.line))
     })
@@ -143,7 +139,7 @@ fn still_running(py: Python<'_>) -> Option<Arc<LoopHandle>> {
 /// The line of a loop, if it is the one that was seen last.
 fn line_of(running: &Bound<'_, PyAny>) -> Option<Arc<LoopHandle>> {
     let at = running.as_ptr() as usize;
-    HERE.with_borrow(|here| here.as_ref().filter(|seen| seen.at == at).map(|seen| Arc::clone(&seen.line)))
+    HERE.with_borrow(|here| here.as_ref()?.mine().filter(|seen| seen.at == at).map(|seen| Arc::clone(&seen.line)))
 }
 
 /// The running-loop note of asyncio for this thread, which changes whenever a loop begins or ends
@@ -343,7 +339,7 @@ impl Bridge {
 
     /// Marks this thread as the one that runs the loop.
     fn enter(&self, running: &Bound<'_, PyAny>) {
-        HERE.set(Some(LastLoop::new(running, Arc::clone(&self.line))));
+        LastLoop::note(running, Arc::clone(&self.line));
     }
 
     /// Empties the pipe, then does what `run` does.

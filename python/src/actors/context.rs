@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use tidewire_engine::Reply;
 use tidewire_engine::raw::Change;
 use tidewire_engine::raw::Mutex;
-use tidewire_link::Named;
+use tidewire_node::raw::Named;
 
 use crate::actors::actor::{ActorRef, Other};
 use crate::actors::function::Handler;

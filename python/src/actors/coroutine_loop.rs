@@ -14,8 +14,8 @@ use crate::actors::coroutine::{ConcurrencyPermit, Tasks};
 use crate::actors::function::{Handler, change_behaviour, logged, unreadable};
 use crate::actors::message::{Extra, Message};
 use crate::errors;
+use crate::interpreter::PerProcessOwned;
 use crate::interpreter::attach::attach;
-use crate::interpreter::fork::ForkGeneration;
 use crate::interpreter::once::Once;
 use crate::interpreter::py_ref::PyRef;
 use crate::interpreter::steps::{Step, Steps, is_awaitable, is_cancelled, is_coroutine};
@@ -39,14 +39,13 @@ pub enum First {
 pub struct CoroutineLoop {
     cell: Arc<ActorCell<Message>>,
     me: PyRef<ActorRef>,
-    node: PyRef<PyAny>,
+    node: PerProcessOwned<PyRef<PyAny>>,
     base: Handler,
     behaviours: Arc<Mutex<Behaviours<Handler>>>,
     tasks: Arc<Tasks>,
     /// Most messages that the actor handles at once.
     concurrency: usize,
     state: Mutex<Present>,
-    born: ForkGeneration,
 }
 
 #[derive(Default)]
@@ -139,13 +138,13 @@ impl CoroutineLoop {
         concurrency: usize,
     ) -> Self {
         let state = Mutex::new(Present { first: Some(first), ..Present::default() });
-        Self { cell, me, node, base, behaviours, tasks, concurrency, state, born: ForkGeneration::now() }
+        Self { cell, me, node: PerProcessOwned::new(node), base, behaviours, tasks, concurrency, state }
     }
 
     /// Handles messages until a handler waits, and answers what it waits for; None when there are
     /// no more.
     fn go_on(&self, py: Python<'_>, mut thrown: Option<PyErr>) -> PyResult<Option<Py<PyAny>>> {
-        self.born.back(py, Ok(()))?;
+        self.node.back(py, Ok(()))?;
         let task = match self.task(py) {
             Ok(task) => task,
             Err(error) => {
@@ -173,7 +172,7 @@ impl CoroutineLoop {
                     },
                 },
             };
-            match self.born.back(py, stepped) {
+            match self.node.back(py, stepped) {
                 Ok(Some(waits)) => return Ok(Some(waits)),
                 Ok(None) => {}
                 // An exception of a handler concerns its message and its actor, never the loop. The
@@ -394,7 +393,7 @@ impl CoroutineLoop {
             return Steps::of(awaitable).map(Some);
         }
         self.takes();
-        self.born.back(py, Ok(()))?;
+        self.node.back(py, Ok(()))?;
         self.returned(py, value);
         Ok(None)
     }

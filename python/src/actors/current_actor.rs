@@ -13,11 +13,6 @@ thread_local! {
     static PRESENT: RefCell<Option<PyRef<ActorRef>>> = const { RefCell::new(None) };
 }
 
-/// In the child of a fork: this thread is in no actor's handler any more.
-pub fn leave() {
-    PRESENT.take();
-}
-
 /// Reads the variable `tidewire._runtime.current.actor`, which coroutine handlers run under.
 static GET: Once<Py<PyAny>> = Once::new();
 
@@ -36,14 +31,14 @@ pub fn actor(py: Python<'_>) -> Option<PyRef<ActorRef>> {
 
 /// The actor in whose plain handler this thread is.
 pub fn on_thread(py: Python<'_>) -> Option<PyRef<ActorRef>> {
-    PRESENT.with_borrow(|present| present.as_ref().map(|actor| actor.clone_ref(py)))
+    let is_mine = |actor: &&PyRef<ActorRef>| actor.get().inner.is_mine();
+    PRESENT.with_borrow(|present| present.as_ref().filter(is_mine).map(|actor| actor.clone_ref(py)))
 }
 
 fn from_context(py: Python<'_>) -> Option<PyRef<ActorRef>> {
     let get = GET.of(py, "tidewire._runtime.current", "actor.get").ok()?;
     let actor = get.call0().ok()?;
-    // A value that a forked child finds there was set in its parent.
-    actor.cast_into::<ActorRef>().ok().filter(|actor| !actor.get().born.is_past()).map(PyRef::from)
+    actor.cast_into::<ActorRef>().ok().filter(|actor| actor.get().inner.is_mine()).map(PyRef::from)
 }
 
 /// The actor that waits during an ask of its handler, if it handles one message at a time. Tasks

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyList, PyString};
 use tidewire_engine::{
     DEFAULT_DISPATCHER, External, Mailbox, OnFailure, Overflow, RequeueError, SpawnOptions, Supervision, ThreadHooks,
 };
 
 use tidewire_engine::raw::Envelope;
-use tidewire_link::Named;
+use tidewire_node::raw::{CallDurations, Named};
 
 use crate::actors::actor::{Actor, ActorRef};
 use crate::actors::bridge::{Bridge, DeferredLoop, LOOP};
@@ -30,6 +30,7 @@ use crate::interpreter::PerProcessOwned;
 use crate::interpreter::attach::{attach, detach, try_attach};
 use crate::interpreter::pause::TimerFuture;
 use crate::pending::Pending;
+use crate::services::call_durations;
 
 const COURTESY_LOOKS: u32 = 8;
 
@@ -40,6 +41,7 @@ pub struct Engine {
     external: Arc<External>,
     place: DeferredLoop,
     change_counter: Arc<ChangeCounter>,
+    pub durations: Arc<CallDurations>,
 }
 
 impl Engine {
@@ -101,12 +103,18 @@ impl Engine {
         let change_counter = Arc::new(ChangeCounter::default());
         let counter = Arc::clone(&change_counter);
         inner.dead_letters().on_added(move || counter.tell());
-        Ok(Self { inner: PerProcessOwned::new(inner), config, external, place, change_counter })
+        Ok(Self {
+            inner: PerProcessOwned::new(inner),
+            config,
+            external,
+            place,
+            change_counter,
+            durations: Arc::default(),
+        })
     }
 
     fn start(&self, py: Python<'_>) -> PyResult<()> {
-        self.inner.born.check(py)?;
-        self.inner.start().map_err(|failure| error(py, "AlreadyStarted", &failure.to_string(), &[]))
+        self.inner.checked(py)?.start().map_err(|failure| error(py, "AlreadyStarted", &failure.to_string(), &[]))
     }
 
     /// Binds the loop that runs coroutines.
@@ -118,10 +126,15 @@ impl Engine {
         self.place.unbind(&self.external);
     }
 
+    /// Raises `ForkedError` for an engine that belongs to the parent of this process.
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.inner.check(py)
+    }
+
     /// True for an engine that belongs to the parent of this process.
     #[getter]
     fn is_past(&self) -> bool {
-        self.inner.born.is_past()
+        !self.inner.is_mine()
     }
 
     #[getter]
@@ -144,7 +157,7 @@ impl Engine {
         concurrency: usize,
         supervision: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<ActorRef> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         let coroutine: bool = plan.getattr("coroutine")?.extract()?;
         let parts = Parts::from_plan(plan)?;
         let supervision = supervision.map(self::supervision).transpose()?.unwrap_or_default();
@@ -155,7 +168,7 @@ impl Engine {
             dispatcher: Some(if coroutine { self.place_of_coroutines(dispatcher.0) } else { dispatcher.0 }.to_owned()),
             supervision,
         };
-        let parent = parent.as_ref().map(|parent| &parent.get().inner);
+        let parent = parent.as_ref().map(|parent| &*parent.get().inner);
         let max_deliveries = options.supervision.max_deliveries;
         let spawned = if options.dispatcher.as_deref() == Some(LOOP) {
             self.inner.spawn_raw(options, Box::new(Coroutine::new(parts, node, concurrency)), parent)
@@ -166,8 +179,7 @@ impl Engine {
     }
 
     fn lookup(&self, py: Python<'_>, name: Name<'_>) -> PyResult<Option<ActorRef>> {
-        self.inner.born.check(py)?;
-        Ok(self.inner.lookup::<Message>(name.0).map(ActorRef::new))
+        Ok(self.inner.checked(py)?.lookup::<Message>(name.0).map(ActorRef::new))
     }
 
     /// Raises what a subscription to the pattern would, if it is malformed.
@@ -186,7 +198,7 @@ impl Engine {
         own: bool,
         listens: bool,
     ) -> PyResult<Subscription> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         let (queue, subscriber) = (queue.map(|queue| queue.0), &actor.0.get().inner);
         let subscribed = if listens {
             self.inner.listen_in(pattern.0, queue, subscriber)
@@ -198,24 +210,21 @@ impl Engine {
     }
 
     fn set_subscriptions(&self, py: Python<'_>, patterns: Patterns, actor: Actor<'_, '_>) -> PyResult<Vec<String>> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         let patterns: Vec<&str> = patterns.0.iter().map(String::as_str).collect();
         self.inner.set_subscriptions(&patterns, &actor.0.get().inner).map_err(|failure| errors::subscribe(py, &failure))
     }
 
     fn unsubscribe(&self, py: Python<'_>, pattern: Pattern<'_>, actor: Actor<'_, '_>) -> PyResult<Vec<String>> {
-        self.inner.born.check(py)?;
-        Ok(self.inner.unsubscribe(pattern.0, &actor.0.get().inner))
+        Ok(self.inner.checked(py)?.unsubscribe(pattern.0, &actor.0.get().inner))
     }
 
     fn unsubscribe_all(&self, py: Python<'_>, actor: Actor<'_, '_>) -> PyResult<usize> {
-        self.inner.born.check(py)?;
-        Ok(self.inner.unsubscribe_all(&actor.0.get().inner))
+        Ok(self.inner.checked(py)?.unsubscribe_all(&actor.0.get().inner))
     }
 
     fn subscriptions(&self, py: Python<'_>, actor: Actor<'_, '_>) -> PyResult<Vec<String>> {
-        self.inner.born.check(py)?;
-        Ok(self.inner.subscriptions(&actor.0.get().inner))
+        Ok(self.inner.checked(py)?.subscriptions(&actor.0.get().inner))
     }
 
     /// Publishes, and answers how many accepted and how many refused.
@@ -226,7 +235,7 @@ impl Engine {
         message: Py<PyAny>,
         headers: Option<Headers>,
     ) -> PyResult<(usize, usize)> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         let sender = crate::actors::current_actor::actor(py);
         let extra = published(&subject, headers);
         let message = Message::new(message, sender, Some(Box::new(extra)));
@@ -244,7 +253,7 @@ impl Engine {
         headers: Option<Headers>,
         origin: &str,
     ) -> PyResult<bool> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         let extra = Extra { origin: Some(named(origin)), ..published(&subject, headers) };
         let message = Message::new(message, None, Some(Box::new(extra)));
         let pushed = actor.0.get().inner.cell().push(Envelope::Plain(message), tidewire_engine::Priority::Normal);
@@ -263,7 +272,7 @@ impl Engine {
         timeout: crate::arguments::Timeout,
         origin: &str,
     ) -> PyResult<Pending> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         let extra = Extra { origin: Some(named(origin)), ..published(&subject, headers) };
         actor.0.get().asking(py, message, extra, timeout.0, None)
     }
@@ -276,7 +285,7 @@ impl Engine {
         headers: Option<Headers>,
         timeout: TimeoutArgument,
     ) -> PyResult<Pending> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         let text = subject.text;
         let responder = self.inner.responder::<Message>(text).map_err(|failure| errors::subscribe(py, &failure))?;
         let Some(inner) = responder else {
@@ -301,7 +310,7 @@ impl Engine {
         every: Option<Every>,
         priority: Option<Priority>,
     ) -> PyResult<Timer> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         let actor = &actor.0.get().inner;
         let (message, lane) = (Message::plain(message), Priority::lane(priority));
         let inner = match every {
@@ -354,14 +363,14 @@ impl Engine {
         seen: u64,
         seconds: Option<f64>,
     ) -> PyResult<Pending> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         let pause = TimerFuture::of(seconds, self.handle());
         Ok(Pending::new("until", None, Box::pin(Changed::new(Arc::clone(&change_counter.0), seen, pause))))
     }
 
     /// Something to await: True once no actor has anything to do, False after so many seconds.
     fn idle(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<Pending> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         Ok(Pending::new("idle", None, Box::pin(crate::actors::idle::idle(self.handle(), seconds))))
     }
 
@@ -398,8 +407,19 @@ impl Engine {
     }
 
     fn statistics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.inner.born.check(py)?;
-        statistics::node(py, &self.inner.statistics())
+        statistics::node(py, &self.inner.checked(py)?.statistics())
+    }
+
+    /// Counts how long an event of this kind and name took, and the type of its error, if any.
+    fn took(&self, kind: &str, name: &str, error: &str, us: u64) {
+        if let Some(kind) = CallDurations::kind(kind) {
+            self.durations.record(kind, name, error, Duration::from_micros(us));
+        }
+    }
+
+    /// All durations that were counted, as rows.
+    fn durations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        call_durations::rows(py, &self.durations)
     }
 
     #[getter]
@@ -410,39 +430,39 @@ impl Engine {
     /// The stored dead letters, or those of them whose number is above `after`.
     #[pyo3(signature = (after = 0))]
     fn dead_letters(&self, py: Python<'_>, after: u64) -> PyResult<Vec<Py<PyAny>>> {
-        self.inner.born.check(py)?;
-        self.inner.dead_letters().list_after(after).iter().map(|letter| statistics::dead_letter(py, letter)).collect()
+        self.inner
+            .checked(py)?
+            .dead_letters()
+            .list_after(after)
+            .iter()
+            .map(|letter| statistics::dead_letter(py, letter))
+            .collect()
     }
 
     fn dead_letter_count(&self, py: Python<'_>) -> PyResult<usize> {
-        self.inner.born.check(py)?;
-        Ok(self.inner.dead_letters().len())
+        Ok(self.inner.checked(py)?.dead_letters().len())
     }
 
     fn requeue(&self, py: Python<'_>, number: Letter) -> PyResult<()> {
-        self.inner.born.check(py)?;
-        self.inner.dead_letters().requeue(number.0).map_err(|failure| match failure {
+        self.inner.checked(py)?.dead_letters().requeue(number.0).map_err(|failure| match failure {
             RequeueError::Refused(refusal) => errors::refusal(py, refusal, None::<&str>),
             other => error(py, "NoSuchTarget", &other.to_string(), &[]),
         })
     }
 
     fn drop_letter(&self, py: Python<'_>, number: Letter) -> PyResult<bool> {
-        self.inner.born.check(py)?;
-        Ok(self.inner.dead_letters().remove(number.0))
+        Ok(self.inner.checked(py)?.dead_letters().remove(number.0))
     }
 
     fn drop_letters(&self, py: Python<'_>) -> PyResult<usize> {
-        self.inner.born.check(py)?;
-        Ok(self.inner.dead_letters().clear())
+        Ok(self.inner.checked(py)?.dead_letters().clear())
     }
 
     /// Shuts the engine down on a thread of its own, so that both a loop and a plain thread can
     /// wait for it.
     #[pyo3(signature = (timeout, drain = true))]
     fn shutdown(&self, py: Python<'_>, timeout: TimeoutArgument, drain: bool) -> PyResult<Pending> {
-        self.inner.born.check(py)?;
-        let timeout = timeout.or(self.inner.config().stop_timeout_ms);
+        let timeout = timeout.or(self.inner.checked(py)?.config().stop_timeout_ms);
         let ending = detach(py, || self.inner.begin_shutdown(drain, timeout));
         let operation = async move {
             let report = ending.await;

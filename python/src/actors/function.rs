@@ -8,8 +8,8 @@ use crate::actors::actor::{ActorRef, MessageMeta};
 use crate::actors::context::Context;
 use crate::actors::message::{Extra, Message};
 use crate::errors;
+use crate::interpreter::PerProcessOwned;
 use crate::interpreter::attach::attach;
-use crate::interpreter::fork::ForkGeneration;
 use crate::interpreter::once::Once;
 use crate::interpreter::py_ref::PyRef;
 use crate::interpreter::steps::is_coroutine;
@@ -70,22 +70,15 @@ impl Parts {
 pub struct Function {
     parts: Parts,
     behaviours: Behaviours<Handler>,
-    node: PyRef<PyAny>,
+    pub node: PerProcessOwned<PyRef<PyAny>>,
     me: Option<PyRef<ActorRef>>,
     max_deliveries: u32,
-    pub born: ForkGeneration,
 }
 
 impl Function {
     pub fn new(parts: Parts, node: Py<PyAny>, max_deliveries: u32) -> Self {
-        Self {
-            parts,
-            behaviours: Behaviours::new(),
-            node: node.into(),
-            me: None,
-            max_deliveries,
-            born: ForkGeneration::now(),
-        }
+        let node = PerProcessOwned::new(node.into());
+        Self { parts, behaviours: Behaviours::new(), node, me: None, max_deliveries }
     }
 
     /// True if only the base behaviour is left.
@@ -138,7 +131,7 @@ impl Function {
         let (object, sender, extra) = message.into_parts();
         let handler = self.behaviours.top().map(|handler| &*handler).unwrap_or(&self.parts.handler);
         if !handler.takes_context && extra.as_ref().is_none_or(|extra| extra.reply.is_none()) {
-            let result = self.born.back(py, handler.call.bind(py).call1((object.bind(py),)).and_then(settled));
+            let result = self.node.back(py, handler.call.bind(py).call1((object.bind(py),)).and_then(settled));
             return match result {
                 Ok(_) => {
                     turn.handled(meta);
@@ -148,7 +141,7 @@ impl Function {
             };
         }
         if !handler.takes_context {
-            let result = self.born.back(py, handler.call.bind(py).call1((object.bind(py),)).and_then(settled));
+            let result = self.node.back(py, handler.call.bind(py).call1((object.bind(py),)).and_then(settled));
             return match result {
                 Ok(value) => {
                     if let Some(reply) = extra.and_then(|mut extra| extra.reply.take()) {
@@ -172,7 +165,7 @@ impl Function {
             call.call1(py, (object.bind(py),))
         };
         let result = result.and_then(|value| settled(value.into_bound(py)).map(Bound::unbind));
-        let result = self.born.back(py, result);
+        let result = self.node.back(py, result);
         for change in context.bind(py).get().take_changes() {
             drop(change_behaviour(&mut self.behaviours, change));
         }
@@ -205,13 +198,13 @@ impl Driver<Message> for Function {
             crate::actors::current_actor::with(py, &me, || {
                 let result = if started.takes_context {
                     let context = self.context(py, &me, None, None, &None).map_err(errors::fault)?;
-                    let result = self.born.back(py, started.call.call1(py, (context.bind(py),)));
+                    let result = self.node.back(py, started.call.call1(py, (context.bind(py),)));
                     for change in context.bind(py).get().take_changes() {
                         drop(change_behaviour(&mut self.behaviours, change));
                     }
                     result
                 } else {
-                    self.born.back(py, started.call.call0(py))
+                    self.node.back(py, started.call.call0(py))
                 };
                 result.map(drop).map_err(|error| logged(py, &me, "started", error, false))
             })
@@ -243,13 +236,13 @@ impl Driver<Message> for Function {
             crate::actors::current_actor::with(py, &me, || {
                 let result = if handler.takes_context {
                     let context = self.context(py, &me, None, None, &None).map_err(errors::fault)?;
-                    let result = self.born.back(py, handler.call.call1(py, (notice, context.bind(py))));
+                    let result = self.node.back(py, handler.call.call1(py, (notice, context.bind(py))));
                     for change in context.bind(py).get().take_changes() {
                         drop(change_behaviour(&mut self.behaviours, change));
                     }
                     result
                 } else {
-                    self.born.back(py, handler.call.call1(py, (notice,)))
+                    self.node.back(py, handler.call.call1(py, (notice,)))
                 };
                 result.map(drop).map_err(|error| logged(py, &me, "receive", error, false))
             })
@@ -259,7 +252,7 @@ impl Driver<Message> for Function {
     fn stopped(&mut self) -> Result<(), Fault> {
         let Some(stopped) = &self.parts.stopped else { return Ok(()) };
         attach(|py| {
-            self.born.back(py, stopped.call0(py)).map(drop).map_err(|error| match &self.me {
+            self.node.back(py, stopped.call0(py)).map(drop).map_err(|error| match &self.me {
                 Some(me) => logged(py, me, "stopped", error, false),
                 None => errors::fault(error),
             })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use tidewire_engine::Reply;
-use tidewire_link::{Named, Published};
+use tidewire_node::raw::{Named, Published};
 
 use crate::actors::actor::ActorRef;
 use crate::interpreter::attach::attach;

@@ -16,8 +16,7 @@ pub struct Timer {
 impl Timer {
     /// Prevents the next delivery. Returns true if it did.
     fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
-        self.inner.born.check(py)?;
-        Ok(self.inner.cancel())
+        Ok(self.inner.checked(py)?.cancel())
     }
 
     /// True until the message has an outcome.
@@ -28,8 +27,7 @@ impl Timer {
 
     /// Waits for the outcome: "delivered", "cancelled", "no_target" or "mailbox_full".
     fn outcome(&self, py: Python<'_>) -> PyResult<Pending> {
-        self.inner.born.check(py)?;
-        let finished = self.inner.finished();
+        let finished = self.inner.checked(py)?.finished();
         let operation = async move {
             let outcome = finished.await;
             attach(|py| Ok(outcome.as_str().into_pyobject(py)?.into_any().unbind()))

@@ -3,13 +3,13 @@
 use pyo3::prelude::*;
 use rustix::time::{ClockId, clock_gettime};
 use tidewire_backend::{Failure, Lease, RangeResults, Stages};
-use tidewire_engine::raw::generation;
 
 use super::encode::{Encoder, schema_of};
 use super::run::Run;
 use super::session::Session;
 use super::status_page::StatusPage;
 use crate::errors::traceback;
+use crate::interpreter::PerProcessOwned;
 use crate::interpreter::once::Once;
 
 /// A range that turns out to take so many times longer than it should is committed in parts.
@@ -38,7 +38,7 @@ fn now_ns() -> u64 {
 
 /// Inputs of a worker for running ranges.
 pub struct RangeLoop<'a, 'py> {
-    pub function: &'a Bound<'py, PyAny>,
+    pub function: PerProcessOwned<&'a Bound<'py, PyAny>>,
     pub run: Bound<'py, Run>,
     pub board: &'a StatusPage,
     pub session: &'a Session,
@@ -127,14 +127,10 @@ impl RangeLoop<'_, '_> {
     /// too.
     #[inline]
     fn one(&mut self, py: Python<'_>, index: u64, first: u32, results: &mut RangeResults) -> PyResult<(Ended, u64)> {
-        let forks = generation();
         let mut attempt = first;
         loop {
             self.run = Run::next(&self.run, index, attempt)?;
-            let returned = self.function.call1((&self.run,));
-            if generation() != forks {
-                return Err(leave_child(py, returned));
-            }
+            let returned = self.function.back(py, self.function.call1((&self.run,)));
             if !self.board.has_file() {
                 return Err(leave_without_files(py, index));
             }
@@ -210,18 +206,6 @@ fn cut(text: &str, most: usize) -> String {
 /// Stores keep no NUL.
 fn clean(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
-}
-
-/// Ends a process that the function forked and that has returned from it: it is no worker. Returns
-/// only if it can't.
-#[cold]
-fn leave_child(py: Python<'_>, returned: PyResult<Bound<'_, PyAny>>) -> PyErr {
-    static END: Once<Py<PyAny>> = Once::new();
-    let raised = returned.err().map(|raised| raised.into_value(py));
-    match END.of(py, "tidewire._campaigns.worker", "end_child").and_then(|end| end.call1((raised,))) {
-        Ok(_) => pyo3::exceptions::PyRuntimeError::new_err("a forked child can't be ended"),
-        Err(failure) => failure,
-    }
 }
 
 /// Ends a worker whose run has closed its files, before storage uses numbers that may belong to

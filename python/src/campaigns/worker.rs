@@ -17,6 +17,7 @@ use super::run::Run;
 use super::session::{Next, Session, SessionTimeouts};
 use super::status_page::StatusPage;
 use super::store;
+use crate::interpreter::PerProcessOwned;
 use crate::interpreter::attach::{attach, detach};
 use crate::interpreter::wait::wait;
 
@@ -106,7 +107,7 @@ impl CampaignWorker {
             Run::of_campaign(Draws::of_run(self.key, 0), self.sets, Some(self.parameters.clone_ref(py))),
         )?;
         let range = RangeLoop {
-            function: self.function.bind(py),
+            function: PerProcessOwned::new(self.function.bind(py)),
             run,
             board: &self.board,
             session,

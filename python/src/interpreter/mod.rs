@@ -2,8 +2,7 @@
 
 pub mod asyncio;
 pub mod attach;
-pub mod fork;
-pub mod fork_count;
+mod fork;
 pub mod never_awaited;
 pub mod once;
 pub mod pause;
@@ -12,4 +11,11 @@ pub mod round_end;
 pub mod steps;
 pub mod wait;
 
-pub use fork::PerProcessOwned;
+pub use fork::{PerProcessOwned, past};
+use pyo3::prelude::*;
+
+/// To be called once, while this module is loaded.
+pub fn start(py: Python<'_>) -> PyResult<()> {
+    fork::watch(py)?;
+    once::fill_foreign(py)
+}

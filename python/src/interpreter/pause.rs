@@ -1,4 +1,4 @@
-//! A future of a timer.
+//! Timers: a future of a time, and functions for tests that set the clock of deadlines ahead.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use tidewire_engine::EngineHandle;
-use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::{Fire, Watch};
+use tidewire_engine::raw::{Mutex, clock};
 
-use crate::interpreter::attach::attach;
+use crate::errors::error;
+use crate::interpreter::attach::{attach, detach};
+
 /// A single wake-up.
 #[derive(Default)]
 struct Notifier {
@@ -41,7 +43,7 @@ impl TimerFuture {
     /// A timer of so many seconds. None for no limit.
     pub fn of(seconds: Option<f64>, engine: EngineHandle) -> Option<Self> {
         let wait = Duration::try_from_secs_f64(seconds?).unwrap_or(Duration::MAX);
-        Some(Self::new(Instant::now().checked_add(wait)?, engine))
+        Some(Self::new(clock::now().checked_add(wait)?, engine))
     }
 
     pub fn new(at: Instant, engine: EngineHandle) -> Self {
@@ -66,4 +68,31 @@ impl Future for TimerFuture {
         }
         Poll::Pending
     }
+}
+
+/// Seconds until each deadline for which a thread of an engine, or of a storage backend in a
+/// folder, sleeps; negative for those that have come.
+#[pyfunction]
+pub fn deadlines() -> Vec<f64> {
+    let now = clock::now();
+    let left = |at: Instant| (at.saturating_duration_since(now), now.saturating_duration_since(at));
+    clock::deadlines().into_iter().map(left).map(|(left, late)| left.as_secs_f64() - late.as_secs_f64()).collect()
+}
+
+/// Sets the clock of deadlines and the time of day ahead by so many seconds.
+#[pyfunction]
+pub fn advance_clock(py: Python<'_>, seconds: f64) -> PyResult<()> {
+    let by = Duration::try_from_secs_f64(seconds).map_err(|wrong| {
+        let text = format!("seconds: {seconds} is not allowed: give 0 or more ({wrong})");
+        error(py, "InvalidArgument", &text, &[])
+    })?;
+    // A thread that is woken may hold a lock, and wait for the interpreter.
+    detach(py, || clock::advance(by));
+    Ok(())
+}
+
+/// Sets the time of day to that of the system. Deadlines stay ahead.
+#[pyfunction]
+pub fn restore_time_of_day() {
+    clock::restore_system_time();
 }

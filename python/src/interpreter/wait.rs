@@ -13,14 +13,18 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use tidewire_engine::raw::{generation, of_this_process};
 
-/// A pipe that neither blocks nor reaches programs that this process starts: its reader and writer.
+use super::past;
+
+/// A pipe that neither blocks nor reaches programs and children of this process: its reader and
+/// writer.
 pub fn nonblocking_pipe() -> std::io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = std::io::pipe()?;
     // Not by `pipe2`, which Apple systems lack.
     rustix::io::ioctl_fionbio(&reader, true)?;
     rustix::io::ioctl_fionbio(&writer, true)?;
-    Ok((reader.into(), writer.into()))
+    Ok((of_this_process(reader.into()), of_this_process(writer.into())))
 }
 
 /// A boxed operation of the engine.
@@ -45,27 +49,28 @@ pub fn wait(py: Python<'_>, mut operation: Operation) -> PyResult<Py<PyAny>> {
         idle(py, || notifier.0.listen(limit))?;
         most = (most * 10).min(LAST_LOOK);
         py.check_signals()?;
+        if notifier.0.generation != generation() {
+            // A signal handler has forked: what this waits for is the parent's.
+            let _kept = ManuallyDrop::new(operation);
+            return Err(past(py));
+        }
     }
 }
 
 thread_local! {
     static BLOCKS: Cell<bool> = const { Cell::new(false) };
-    static ON_DISPATCHER: Cell<bool> = const { Cell::new(false) };
+    /// The generation of the process in which this thread became a dispatcher thread.
+    static DISPATCHER_OF: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
 /// Notes that this is a dispatcher thread.
 pub fn enter_dispatcher() {
-    ON_DISPATCHER.set(true);
+    DISPATCHER_OF.set(Some(generation()));
 }
 
-/// In the child of a fork: its only thread belongs to no dispatcher.
-pub fn leave_dispatcher() {
-    ON_DISPATCHER.set(false);
-}
-
-/// True on a dispatcher thread.
+/// True on a dispatcher thread of this process.
 fn on_dispatcher() -> bool {
-    ON_DISPATCHER.get()
+    DISPATCHER_OF.get() == Some(generation())
 }
 
 /// True if the operation polled on this thread blocks the thread until it ends.
@@ -94,8 +99,8 @@ pub fn idle<R: Send>(py: Python<'_>, what: impl FnOnce() -> R + Send) -> R {
 struct ThreadNotifier {
     reader: OwnedFd,
     writer: OwnedFd,
-    /// A forked child has the same pipe as its parent, and must not use it.
-    process: u32,
+    /// The pipe belongs to this process, and not to a child of it.
+    generation: u32,
     /// The program closed the pipe: its numbers may belong to other files by now.
     is_broken: AtomicBool,
 }
@@ -113,7 +118,7 @@ impl BorrowedNotifier {
     fn take() -> PyResult<Self> {
         let cached = BELL.try_with(RefCell::take).ok().flatten();
         match cached
-            .filter(|notifier| notifier.process == std::process::id() && !notifier.is_broken.load(Ordering::Relaxed))
+            .filter(|notifier| notifier.generation == generation() && !notifier.is_broken.load(Ordering::Relaxed))
         {
             Some(notifier) => Ok(Self(notifier)),
             None => ThreadNotifier::new().map(|notifier| Self(Arc::new(notifier))),
@@ -132,7 +137,7 @@ impl Drop for BorrowedNotifier {
 impl ThreadNotifier {
     fn new() -> PyResult<Self> {
         let (reader, writer) = nonblocking_pipe()?;
-        Ok(Self { reader, writer, process: std::process::id(), is_broken: AtomicBool::new(false) })
+        Ok(Self { reader, writer, generation: generation(), is_broken: AtomicBool::new(false) })
     }
 
     /// Sleeps until a wake-up, a signal, or the end of `limit`.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use tidewire_gateway::NatsGateway;
-use tidewire_link::HubHandle;
 use tidewire_nats::{BridgeError, BridgeOptions};
+use tidewire_node::raw::HubHandle;
 use tidewire_proto::generated::limits::{self, Limit};
 
 use crate::errors::error;

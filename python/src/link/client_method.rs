@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
-use tidewire_core::rpc::balancer::Policy;
+use tidewire_core::rpc::balancer::{CallProfile, Policy};
 use tidewire_engine::raw::Mutex;
 
 use crate::actors::engine::Engine;
@@ -13,7 +13,7 @@ use crate::arguments::Priority;
 use crate::interpreter::once::{Once, intern};
 use crate::interpreter::py_ref::PyRef;
 use crate::link::Link;
-use crate::link::call_future::{CallFuture, DeferredCall};
+use crate::link::call_future::{CallFuture, DeferredCall, RoutedStream};
 use crate::pending::Pending;
 use crate::services::balancer::{self, Balancer};
 
@@ -50,7 +50,7 @@ pub struct NativeMethod {
     /// Makes a result the type that the client knows.
     result: Option<Py<PyAny>>,
     takes: Option<Takes>,
-    fast_path: Mutex<Option<FastPath>>,
+    fast_path: Mutex<Option<Arc<FastPath>>>,
 }
 
 /// Arguments of a method, as far as they are known: names of the positional ones, the number of
@@ -64,23 +64,37 @@ pub struct FastPath {
     pub version: u64,
     pub policy: Policy,
     pub dice: PyRef<PyAny>,
+    pub idempotent: bool,
+    /// Place and name of the argument that says the cost of a call.
+    pub cost: Option<(usize, Arc<str>)>,
     pub headers: Option<PyRef<PyDict>>,
     pub method: Arc<str>,
+    /// Service and method, for metrics and spans.
+    pub title: Arc<str>,
+    /// The node that calls.
+    pub node: Arc<str>,
     pub timeout_s: f64,
+    /// Items of a stream that may be sent ahead of its reader; 0 for a method that gives one value.
+    pub credit: u32,
 }
 
 impl FastPath {
-    fn clone_ref(&self, py: Python<'_>) -> Self {
-        Self {
-            group: self.group.clone_ref(py),
-            balancer: self.balancer.clone_ref(py),
-            version: self.version,
-            policy: self.policy,
-            dice: self.dice.clone_ref(py),
-            headers: self.headers.as_ref().map(|headers| headers.clone_ref(py)),
-            method: Arc::clone(&self.method),
-            timeout_s: self.timeout_s,
+    /// A call with these arguments, for the balancer.
+    pub fn profile(
+        &self,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+        dice: u64,
+    ) -> PyResult<CallProfile<'_>> {
+        if !matches!(self.policy, Policy::LowestLatency { .. }) {
+            return Ok(CallProfile { dice, ..CallProfile::default() });
         }
+        let value = match (&self.cost, kwargs) {
+            (Some((at, _)), _) if *at < args.len() => Some(args.get_item(*at)?),
+            (Some((_, name)), Some(kwargs)) => kwargs.get_item(&**name)?,
+            _ => None,
+        };
+        Ok(self.balancer.get().profile(&self.method, value.as_ref(), self.idempotent, dice))
     }
 }
 
@@ -98,23 +112,31 @@ impl NativeMethod {
         group: Py<PyAny>,
         balancer: Py<Balancer>,
         version: u64,
-        policy: (String, f64, Py<PyAny>),
+        policy: (String, f64, Py<PyAny>, bool, Option<(usize, String)>),
         headers: Option<Py<PyDict>>,
+        service: &str,
         method: &str,
         timeout_s: f64,
+        node: &str,
+        credit: u32,
     ) {
-        let (kind, explore, dice) = policy;
+        let (kind, explore, dice, idempotent, cost) = policy;
         let fast_path = FastPath {
             group: group.into(),
             balancer: balancer.into(),
             version,
             policy: balancer::policy(&kind, explore),
             dice: dice.into(),
+            idempotent,
+            cost: cost.map(|(at, name)| (at, name.into())),
             headers: headers.map(PyRef::from),
             method: method.into(),
+            title: format!("{service}/{method}").into(),
+            node: node.into(),
             timeout_s,
+            credit,
         };
-        let before = self.fast_path.lock().replace(fast_path);
+        let before = self.fast_path.lock().replace(Arc::new(fast_path));
         drop(before);
     }
 
@@ -126,7 +148,7 @@ impl NativeMethod {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = this.py();
         let kwargs = kwargs.filter(|kwargs| !kwargs.is_empty());
-        if let Some(fast_path) = this.get().fast_path_for(args, kwargs)? {
+        if let Some(fast_path) = this.get().fast_path_for(args, kwargs)?.filter(|fast_path| fast_path.credit == 0) {
             return begun_later(py, DeferredCall::new(this.clone(), args, kwargs, Some(fast_path)));
         }
         let kwargs = kwargs.map_or_else(|| PyDict::new(py), |kwargs| kwargs.clone());
@@ -142,6 +164,20 @@ impl NativeMethod {
         let kwargs = Some(kwargs).filter(|kwargs| !kwargs.is_empty());
         let fast_path = this.get().fast_path_for(args, kwargs)?;
         begun_later(this.py(), DeferredCall::new(this.clone(), args, kwargs, fast_path))
+    }
+
+    /// Opens the stream of a call, if the fast path applies. Gives the stream, the route to its
+    /// instance, and the span of the call.
+    fn _open(
+        this: &Bound<'_, Self>,
+        call: Bound<'_, PyAny>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: &Bound<'_, PyDict>,
+    ) -> PyResult<Option<RoutedStream>> {
+        let kwargs = Some(kwargs).filter(|kwargs| !kwargs.is_empty());
+        let Some(fast_path) = this.get().fast_path_for(args, kwargs)? else { return Ok(None) };
+        let credit = fast_path.credit;
+        DeferredCall::new(this.clone(), args, kwargs, Some(fast_path)).open(this.py(), call, credit)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -162,11 +198,8 @@ impl NativeMethod {
         &self,
         args: &Bound<'_, PyTuple>,
         kwargs: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<Option<FastPath>> {
-        let fast_path = match &*self.fast_path.lock() {
-            Some(fast_path) => fast_path.clone_ref(args.py()),
-            None => return Ok(None),
-        };
+    ) -> PyResult<Option<Arc<FastPath>>> {
+        let Some(fast_path) = self.fast_path.lock().clone() else { return Ok(None) };
         let is_fast = fast_path.balancer.get().is_current(fast_path.version) && self.binds(args, kwargs)?;
         Ok((is_fast && is_plain(args, kwargs)?).then_some(fast_path))
     }

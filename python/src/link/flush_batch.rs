@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::prelude::*;
-use tidewire_link::Flusher;
+use tidewire_node::raw::Flusher;
 
 use crate::actors::bridge::known_line;
+use crate::interpreter::PerProcessOwned;
 use crate::interpreter::round_end::at_round_end;
 
 thread_local! {
-    static GATHERING: RefCell<Option<FlushBatch>> = const { RefCell::new(None) };
+    static GATHERING: RefCell<Option<PerProcessOwned<FlushBatch>>> = const { RefCell::new(None) };
 }
 
 /// The frames that this thread flushes at the end of a round of its loop.
@@ -22,11 +23,6 @@ struct FlushBatch {
     bytes: usize,
     /// False once the task that writes has run.
     planned: Arc<AtomicBool>,
-}
-
-/// In the child of a fork: the parent writes the frames that this thread had gathered.
-pub fn after_fork() {
-    GATHERING.take();
 }
 
 /// Writes a frame with a payload of so many bytes at the end of this round of the loop, if this is
@@ -53,7 +49,7 @@ fn gathered(flusher: &Flusher, bytes: usize) -> Option<bool> {
     GATHERING.with_borrow_mut(|gathering| {
         let link = flusher.address();
         let planned = |one: &&mut FlushBatch| one.link == link && one.planned.load(Ordering::Relaxed);
-        let gathering = gathering.as_mut().filter(planned)?;
+        let gathering = gathering.as_mut()?.mine_mut().filter(planned)?;
         gathering.frames += 1;
         gathering.bytes += bytes;
         let batch = flusher.batch();
@@ -75,6 +71,6 @@ fn plan_flush(py: Python<'_>, flusher: &Flusher, bytes: usize) -> bool {
         waits.store(false, Ordering::Relaxed);
         task.flush();
     });
-    GATHERING.set(Some(FlushBatch { link: flusher.address(), frames: 1, bytes, planned }));
+    GATHERING.set(Some(PerProcessOwned::new(FlushBatch { link: flusher.address(), frames: 1, bytes, planned })));
     true
 }

@@ -6,16 +6,31 @@ use std::time::Duration;
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
 use tidewire_gateway::{GatewayLimits, GatewayOptions};
-use tidewire_link::HubHandle;
+use tidewire_node::raw::HubHandle;
 
 use crate::errors::error;
 use crate::interpreter::PerProcessOwned;
 use crate::link::hub::Logger;
 use crate::link::settings::Settings;
 use crate::pending::Pending;
+
+/// The series of nodes: name, type and help of each.
+#[pyfunction]
+pub fn node_series() -> Vec<(&'static str, &'static str, &'static str)> {
+    tidewire_gateway::node_series()
+}
+
+type Sample = (String, Vec<(&'static str, String)>, f64);
+
+/// The samples of a node with these statistics in JSON: name, labels and value of each.
+#[pyfunction]
+pub fn node_metrics(py: Python<'_>, node: &str, statistics: &[u8]) -> PyResult<Vec<Sample>> {
+    let samples = tidewire_gateway::node_metrics(node, statistics);
+    let samples = samples.map_err(|failure| error(py, failure.code().name(), &failure.to_string(), &[]))?;
+    Ok(samples.into_iter().map(|sample| (sample.name.into_owned(), sample.labels, sample.value)).collect())
+}
 
 /// One place where the gateway of a hub listens.
 #[pyclass(frozen, module = "tidewire._tidewire")]
@@ -33,20 +48,39 @@ impl Gateway {
         settings: GatewaySettings,
         log: Py<PyAny>,
     ) -> PyResult<Self> {
-        let failed = |failure: tidewire_node::Error| error(py, failure.code().name(), &failure.to_string(), &[]);
         let (name, limits, origins, hosts, files, console, insecure) = settings;
         let limits = limits.iter().try_fold(GatewayLimits::default(), |all, (name, value)| all.with(name, *value));
-        let said = Logger::new(log);
+        let limits = limits.map_err(|failure| error(py, failure.code().name(), &failure.to_string(), &[]))?;
         let options = GatewayOptions::named(name)
-            .limits(limits.map_err(failed)?)
+            .limits(limits)
             .origins(origins)
             .hosts(hosts)
             .files(files)
             .console(console)
-            .insecure(insecure)
-            .log(move |line| said.warn(line));
+            .insecure(insecure);
+        Self::bind_with(py, hub, url, options, log, "url:")
+    }
+
+    /// Takes the URL of the metrics of a process alone.
+    pub fn bind_metrics(py: Python<'_>, hub: &HubHandle, url: &str, log: Py<PyAny>) -> PyResult<Self> {
+        Self::bind_with(py, hub, url, GatewayOptions::named("$metrics").exporter(), log, "metrics:")
+    }
+
+    /// `field` is the name of the URL in error messages.
+    fn bind_with(
+        py: Python<'_>,
+        hub: &HubHandle,
+        url: &str,
+        options: GatewayOptions,
+        log: Py<PyAny>,
+        field: &str,
+    ) -> PyResult<Self> {
+        let said = Logger::new(log);
+        let options = options.log(move |line| said.warn(line));
         let listening = crate::interpreter::attach::detach(py, || tidewire_gateway::Gateway::bind(hub, url, options));
-        let gateway = listening.map_err(failed)?;
+        let gateway = listening.map_err(|failure| {
+            error(py, failure.code().name(), &failure.to_string().replacen("url:", field, 1), &[])
+        })?;
         let url = gateway.url().to_owned();
         Ok(Self { inner: Mutex::new(Some(PerProcessOwned::new(Arc::new(gateway)))), url })
     }
@@ -106,22 +140,6 @@ impl Gateway {
     fn close(&self, py: Python<'_>) {
         let gateway = self.inner.lock().take();
         crate::interpreter::attach::detach(py, || drop(gateway));
-    }
-
-    /// Counters of the gateway.
-    fn statistics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let counts = self.gateway().map(|gateway| gateway.counts()).unwrap_or_default();
-        let all = PyDict::new(py);
-        for (name, count) in [
-            ("connections", counts.connections),
-            ("requests", counts.requests),
-            ("streams", counts.streams),
-            ("answered", counts.answered),
-            ("closed", counts.closed),
-        ] {
-            all.set_item(name, count)?;
-        }
-        Ok(all.into_any().unbind())
     }
 
     fn __repr__(&self) -> String {

@@ -11,10 +11,9 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
-use tidewire_link::{Access, Address, Grant, HubHandle, HubOptions, ListenError, Tls};
 use tidewire_nats::BridgeOptions;
+use tidewire_node::raw::{Access, Address, Grant, HubHandle, HubOptions, ListenError, Rights, Tls};
 use tidewire_node::streams::{HomeServer as Server, HomeSlot};
-use tidewire_proto::subject::Pattern;
 
 use crate::actors::engine::Engine;
 use crate::change_counter::PyChangeCounter;
@@ -51,12 +50,12 @@ pub struct Hub {
 /// One place where a hub listens.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Listening {
-    inner: Mutex<Option<PerProcessOwned<tidewire_link::Listening>>>,
+    inner: Mutex<Option<PerProcessOwned<tidewire_node::raw::Listening>>>,
     url: String,
 }
 
 impl Listening {
-    fn new(py: Python<'_>, listening: Result<tidewire_link::Listening, ListenError>) -> PyResult<Self> {
+    fn new(py: Python<'_>, listening: Result<tidewire_node::raw::Listening, ListenError>) -> PyResult<Self> {
         let listening = listening.map_err(|failure| {
             let class = if failure.is_tls() { "InvalidArgument" } else { "ConfigError" };
             error(py, class, &failure.to_string(), &[])
@@ -66,18 +65,16 @@ impl Listening {
     }
 }
 
-type Token = (String, String, Rights, Settings);
-/// Patterns to publish on, to subscribe to, to call and to answer, and names of services to serve.
-type Rights = (Vec<String>, Vec<String>, Vec<String>, Vec<String>, Vec<String>);
+/// The secret, the user, patterns to publish on, to subscribe to, to call and to answer and names
+/// of services to serve, names of rights of operators, and limits.
+type Token = (String, String, [Option<Vec<String>>; 5], Vec<String>, Settings);
 /// Certificates: `ca`, `cert`, `key`, `verify`.
 pub type Certificates = (Option<PathBuf>, Option<PathBuf>, Option<PathBuf>, bool);
 
 #[pymethods]
 impl Hub {
-    /// A hub that is to be `bridged` has a node with a number of its own. `tokens` are (token,
-    /// user, (publish, subscribe, call, answer, serve), limits): lists of patterns and of names,
-    /// then numbers by the names of their limits. `settings` is the table `links`. `log` is called
-    /// with one line at a time, and true for a problem.
+    /// A hub that is to be `bridged` has a node with a number of its own. `settings` is the table
+    /// `links`. `log` is called with one line at a time, and true for a problem.
     #[new]
     #[pyo3(signature = (name, tokens, settings, log, bridged = false))]
     fn new(
@@ -103,7 +100,7 @@ impl Hub {
     /// wait for `accept`.
     #[pyo3(signature = (url, tls = None))]
     fn bind(&self, py: Python<'_>, url: &str, tls: Option<Certificates>) -> PyResult<Listening> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         let address = address(py, url, tls)?;
         let listening = detach(py, || self.inner.bind(&address));
         Listening::new(py, listening)
@@ -111,7 +108,7 @@ impl Hub {
 
     /// Listens at a Unix socket for processes of this user alone.
     fn listen_to_own_user(&self, py: Python<'_>, path: PathBuf) -> PyResult<Listening> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         let listening = detach(py, || self.inner.listen_to_own_user(&path));
         Listening::new(py, listening)
     }
@@ -120,8 +117,14 @@ impl Hub {
     /// gateway's node, limits by their names, origins, hosts, a folder of files, and true if other
     /// hosts may reach it in clear text. `log` is as for the hub.
     fn bind_http(&self, py: Python<'_>, url: &str, settings: GatewaySettings, log: Py<PyAny>) -> PyResult<Gateway> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         Gateway::bind(py, &self.inner, url, settings, log)
+    }
+
+    /// Takes an address of HTTP clients, which get the metrics of the one node at this hub.
+    fn bind_metrics(&self, py: Python<'_>, url: &str, log: Py<PyAny>) -> PyResult<Gateway> {
+        self.inner.check(py)?;
+        Gateway::bind_metrics(py, &self.inner, url, log)
     }
 
     /// From now on, only those with these tokens may join: before it listens for the first time.
@@ -134,15 +137,15 @@ impl Hub {
     /// Connects it to the other nodes of a cluster over NATS, if it was made for that. When this
     /// returns, those are known that are there.
     fn bridge(&self, py: Python<'_>, url: &str, log: Py<PyAny>) -> PyResult<Bridge> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         Bridge::open(py, &self.inner, url, (&self.name, self.number), &self.settings, log)
     }
 
     /// Joins this hub from its own process.
     fn join(&self, py: Python<'_>, name: &str, token: Option<String>, settings: Settings) -> PyResult<Link> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         let greeting = greeting(name, token, &settings);
-        let joined = detach(py, || tidewire_link::Link::join_local(&self.inner, greeting));
+        let joined = detach(py, || tidewire_node::raw::Link::join_local(&self.inner, greeting));
         Ok(Link::new(joined.map_err(|failure| Link::join_error(py, &failure))?))
     }
 
@@ -175,7 +178,7 @@ impl Hub {
     /// Something to await: True once the hub forwards no call any more, False after so many
     /// seconds.
     fn idle(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<Pending> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         let most = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let idle = self.inner.idle(most);
         let operation = async move {
@@ -187,8 +190,7 @@ impl Hub {
 
     /// Counters of the hub.
     fn statistics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.inner.born.check(py)?;
-        let counts = self.inner.counts();
+        let counts = self.inner.checked(py)?.counts();
         let all = PyDict::new(py);
         for (name, count) in [
             ("nodes", counts.nodes),
@@ -274,6 +276,13 @@ impl HomeServer {
     fn close(&self, py: Python<'_>) {
         let server = self.0.lock().take();
         detach(py, || drop(server));
+    }
+}
+
+impl Hub {
+    /// The hub itself, for a part of this process.
+    pub fn handle(&self, py: Python<'_>) -> PyResult<HubHandle> {
+        Ok(self.inner.checked(py)?.clone())
     }
 }
 
@@ -376,14 +385,11 @@ impl Lines {
     }
 }
 
-fn grant(py: Python<'_>, (token, user, rights, limits): Token) -> PyResult<Grant> {
-    let patterns = |texts: Vec<String>| -> PyResult<Vec<Pattern>> {
-        let of =
-            |text: &String| Pattern::new(text).map_err(|wrong| error(py, "InvalidSubject", &wrong.to_string(), &[]));
-        texts.iter().map(of).collect()
-    };
-    let (publish, subscribe, call, answer, serve) = rights;
-    let (publish, subscribe) = (patterns(publish)?, patterns(subscribe)?);
-    let (call, answer, limits) = (patterns(call)?, patterns(answer)?, token_limits(&limits));
-    Ok(Grant { token, user, publish, subscribe, call, answer, serve, limits })
+fn grant(py: Python<'_>, (token, user, patterns, mut operator, limits): Token) -> PyResult<Grant> {
+    let [publish, subscribe, call, answer, serve] = patterns;
+    let partner = operator.iter().any(|right| right == "partner");
+    operator.retain(|right| right != "partner");
+    let grant = Grant::of(&token, &user, &Rights { publish, subscribe, call, answer, serve, operator, partner });
+    let grant = grant.map_err(|wrong| error(py, "InvalidSubject", &wrong.to_string(), &[]))?;
+    Ok(Grant { limits: token_limits(&limits), ..grant })
 }

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tidewire_engine::raw::Mutex;
-use tidewire_link::{CallKey, Failure, Flusher, Greeting, JoinError, Message, ReplyWaiter};
+use tidewire_engine::raw::{Mutex, clock};
+use tidewire_node::raw::{
+    self, CallKey, Failure, Flusher, Greeting, ItemBuffer, JoinError, Message, ReplySlot, ReplyWaiter,
+};
 use tidewire_node::{Node, NodeOptions};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Fields, Flags, PublishHead};
@@ -24,9 +26,9 @@ use crate::link::hub::{Certificates, Logger, address};
 use crate::link::instance_endpoint::InstanceEndpoint;
 use crate::link::loop_inbox::{LoopInbox, LoopSubscription, LoopTarget};
 use crate::link::mailbox_delivery::MailboxDelivery;
-use crate::link::reply_slot::{self, PendingReply};
+use crate::link::reply_slot::PendingReply;
 use crate::link::settings::{Settings, greeting};
-use crate::link::stream::{self, RemoteStream};
+use crate::link::stream::{OpenStream, RemoteStream};
 use crate::link::{ReferenceReader, detached, fields, refused, runtime, sending};
 use crate::pending::Pending;
 
@@ -36,7 +38,7 @@ const OWNED: [&str; 2] = ["$hub.", "$node."];
 /// A link of this node to its hub.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Link {
-    inner: PerProcessOwned<tidewire_link::Link>,
+    inner: PerProcessOwned<raw::Link>,
     intake: Mutex<Option<Arc<LoopInbox>>>,
     flusher: Flusher,
     taking: ReferenceReader,
@@ -47,13 +49,13 @@ pub struct Link {
 /// A subscription over a link.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct LinkSubscription {
-    inner: Mutex<Option<PerProcessOwned<tidewire_link::Subscription>>>,
+    inner: Mutex<Option<PerProcessOwned<raw::Subscription>>>,
     open: Arc<AtomicBool>,
 }
 
 /// Receiver of the hub's answer to a subscription.
 struct Announced {
-    place: Arc<reply_slot::ReplySlot>,
+    place: Arc<ReplySlot>,
     intake: Weak<LoopInbox>,
     /// Number of the subscription on the Python side.
     number: u64,
@@ -66,7 +68,7 @@ impl ReplyWaiter for Announced {
 
     fn failed(&self, failure: Failure) {
         // A task that awaits the answer gets the failure there. A lost link is no refusal.
-        let is_reported = failure.message.is_none() || self.place.is_awaited();
+        let is_reported = failure.message.is_none() || self.place.outcome.is_awaited();
         self.place.failed(failure);
         if let Some(intake) = self.intake.upgrade().filter(|_| !is_reported) {
             intake.refused(self.number, Arc::clone(&self.place));
@@ -81,14 +83,16 @@ impl ReplyWaiter for Announced {
 /// Subject and settings of one call.
 pub struct CallRequest<'a, 'py> {
     pub subject: &'a str,
-    pub timeout_s: f64,
-    pub priority: Priority,
+    pub timeout_s: Option<f64>,
+    pub priority: Option<Priority>,
     pub headers: Option<Bound<'py, PyDict>>,
+    /// Asked for what stands for functions and objects.
+    pub give: Option<Bound<'py, PyAny>>,
     pub begun: Instant,
 }
 
 impl Link {
-    pub fn new(inner: tidewire_link::Link) -> Self {
+    pub fn new(inner: raw::Link) -> Self {
         let flusher = inner.flusher();
         let (inner, node) = (PerProcessOwned::new(inner), PerProcessOwned::new(Arc::default()));
         Self { inner, intake: Mutex::new(None), flusher, taking: ReferenceReader::new(), node }
@@ -113,12 +117,12 @@ impl Link {
     }
 
     /// The link, for others that use it.
-    pub fn inner(&self, py: Python<'_>) -> PyResult<tidewire_link::Link> {
-        self.inner.born.check(py)?;
-        Ok(tidewire_link::Link::clone(&self.inner))
+    pub fn inner(&self, py: Python<'_>) -> PyResult<raw::Link> {
+        self.inner.check(py)?;
+        Ok(raw::Link::clone(&self.inner))
     }
 
-    /// Calls a subject with a value in which there is nothing to be given.
+    /// Makes a call.
     pub fn ask<'py>(
         &self,
         py: Python<'py>,
@@ -126,80 +130,66 @@ impl Link {
         value: &Bound<'py, PyAny>,
         request: &CallRequest<'_, 'py>,
     ) -> PyResult<PendingReply> {
-        let place = Arc::new(reply_slot::ReplySlot::default());
-        let waiting = Arc::clone(&place) as Arc<dyn ReplyWaiter>;
-        let (timeout, priority) = (Some(request.timeout_s), Some(request.priority));
-        let headers = request.headers.as_ref();
-        let (key, bytes) = self.send(py, request.subject, value, None, timeout, priority, headers, 0, waiting)?;
-        self.flush(py, bytes);
-        Ok(self.asking(place, key, request.subject, deadline(engine, timeout, request.begun)))
-    }
-
-    fn asking(
-        &self,
-        place: Arc<reply_slot::ReplySlot>,
-        key: CallKey,
-        subject: &str,
-        deadline: Option<(Instant, tidewire_engine::EngineHandle)>,
-    ) -> PendingReply {
-        PendingReply {
+        let place = Arc::new(ReplySlot::default());
+        let key = self.send(py, value, request, 0, Arc::clone(&place) as Arc<dyn ReplyWaiter>)?;
+        let wait = request.timeout_s.filter(|seconds| *seconds < 1e9);
+        let end = wait.and_then(|wait| request.begun.checked_add(Duration::from_secs_f64(wait.max(0.0))));
+        Ok(PendingReply {
             place,
-            link: tidewire_link::Link::clone(&self.inner),
+            link: raw::Link::clone(&self.inner),
             key: Some(key),
-            title: subject.to_owned(),
+            title: request.subject.to_owned(),
             taking: self.taking.clone(),
-            deadline,
+            deadline: end.map(|end| (end, engine.handle())),
             watch: None,
             off_loop: None,
-        }
+        })
     }
 
-    /// Writes a frame with a payload of so many bytes, now or with others.
-    fn flush(&self, py: Python<'_>, bytes: usize) {
-        if joined_gathering(&self.flusher, py, bytes) {
-            return;
-        }
-        if !(self.inner.is_busy() && flush_soon(py, &self.flusher, bytes)) {
-            crate::interpreter::attach::detach(py, || self.inner.flush());
-        }
+    /// Opens a stream.
+    pub fn open_stream<'py>(
+        &self,
+        py: Python<'py>,
+        value: &Bound<'py, PyAny>,
+        request: &CallRequest<'_, 'py>,
+        credit: u32,
+    ) -> PyResult<RemoteStream> {
+        let items = ItemBuffer::new(credit);
+        let key = self.send(py, value, request, credit, Arc::clone(&items) as Arc<dyn ReplyWaiter>)?;
+        let (link, title) = (raw::Link::clone(&self.inner), request.subject.to_owned());
+        Ok(RemoteStream::new(OpenStream { items, link, key, title, taking: self.taking.clone() }))
     }
 
-    /// Adds a call to what waits to be written. Answers its key, and how many bytes its payload
-    /// has.
-    #[allow(clippy::too_many_arguments)]
+    /// Sends a call, now or with others, and returns its key.
     fn send<'py>(
         &self,
         py: Python<'py>,
-        subject: &str,
         value: &Bound<'py, PyAny>,
-        give: Option<&Bound<'py, PyAny>>,
-        timeout: Option<f64>,
-        priority: Option<Priority>,
-        headers: Option<&Bound<'_, PyDict>>,
+        request: &CallRequest<'_, 'py>,
         credit: u32,
         waiting: Arc<dyn ReplyWaiter>,
-    ) -> PyResult<(CallKey, usize)> {
-        self.inner.born.check(py)?;
-        let (mut blob, headers) =
-            (crate::values::encode(value, subject, self.inner.payload_bytes(), give)?, fields(py, headers)?);
+    ) -> PyResult<CallKey> {
+        self.inner.check(py)?;
+        let (subject, give) = (request.subject, request.give.as_ref());
+        let mut blob = crate::values::encode(value, subject, self.inner.payload_bytes(), give)?;
+        let headers = fields(py, request.headers.as_ref())?;
         let head = CallHead {
-            deadline_ms: timeout.map_or(0, |seconds| (seconds * 1_000.0).ceil().clamp(1.0, 4e9) as u32),
+            deadline_ms: request.timeout_s.map_or(0, |seconds| (seconds * 1_000.0).ceil().clamp(1.0, 4e9) as u32),
             credit,
             subject,
             fields: Fields::parse("CALL", &headers).map_err(|broken| super::wire(py, subject, &broken))?,
             ..CallHead::default()
         };
-        let (inner, payload, flags) = (&*self.inner, sending(&mut blob), flags(priority));
+        let (inner, payload, flags) = (&*self.inner, sending(&mut blob), flags(request.priority));
         let bytes = payload.bytes();
         let key = detached(py, inner.compresses(bytes), || inner.call(&head, flags, payload, waiting));
-        key.map(|key| (key, bytes)).map_err(|why| refused(py, subject, &why))
+        let key = key.map_err(|why| refused(py, subject, &why))?;
+        let joined = joined_gathering(&self.flusher, py, bytes);
+        if !(joined || self.inner.is_busy() && flush_soon(py, &self.flusher, bytes)) {
+            crate::interpreter::attach::detach(py, || self.inner.flush());
+        }
+        Ok(key)
     }
-}
-
-/// When a call that begins now ends at the latest, and who watches that.
-fn deadline(engine: &Engine, timeout: Option<f64>, now: Instant) -> Option<(Instant, tidewire_engine::EngineHandle)> {
-    let wait = timeout.filter(|seconds| *seconds < 1e9)?;
-    Some((now.checked_add(Duration::from_secs_f64(wait.max(0.0)))?, engine.handle()))
 }
 
 #[pymethods]
@@ -224,8 +214,7 @@ impl Link {
         let greeting = Greeting { resume: Some(secret), ..greeting(name, token, &settings) };
         let log = Logger::new(log);
         let say = move |line: &str| log.warn(line);
-        let joined =
-            crate::interpreter::attach::detach(py, || tidewire_link::Link::join(&runtime, &address, greeting, say));
+        let joined = crate::interpreter::attach::detach(py, || raw::Link::join(&runtime, &address, greeting, say));
         Ok(Self::new(joined.map_err(|failure| Self::join_error(py, &failure))?))
     }
 
@@ -235,7 +224,7 @@ impl Link {
     /// functions of the handlers.
     #[pyo3(signature = (bridge, receive, engine = None))]
     fn deliver_to(&self, py: Python<'_>, bridge: &Bridge, receive: Py<PyAny>, engine: Option<&Engine>) -> PyResult<()> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         let intake = LoopInbox::open(
             &bridge.line,
             receive,
@@ -270,7 +259,7 @@ impl Link {
 
     /// Moves inbound frames to another loop after the previous one was closed.
     fn follow(&self, py: Python<'_>, bridge: &Bridge) -> PyResult<()> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         let intake = self.intake.lock().clone();
         intake.into_iter().for_each(|intake| intake.follow(&bridge.line));
         Ok(())
@@ -283,7 +272,7 @@ impl Link {
 
     /// Calls a subject; await the result. `give` is asked for what stands for functions and
     /// objects.
-    #[pyo3(signature = (engine, subject, value, timeout, priority = None, headers = None, give = None))]
+    #[pyo3(signature = (engine, subject, value, timeout_s, priority = None, headers = None, give = None))]
     #[allow(clippy::too_many_arguments)]
     fn call<'py>(
         &self,
@@ -291,40 +280,33 @@ impl Link {
         engine: &Engine,
         subject: Subject<'_, '_>,
         value: &Bound<'py, PyAny>,
-        timeout: Option<f64>,
+        timeout_s: Option<f64>,
         priority: Option<Priority>,
-        headers: Option<&Bound<'_, PyDict>>,
-        give: Option<&Bound<'py, PyAny>>,
+        headers: Option<Bound<'py, PyDict>>,
+        give: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Pending> {
-        let place = Arc::new(reply_slot::ReplySlot::default());
-        let waiting = Arc::clone(&place) as Arc<dyn ReplyWaiter>;
-        let (key, bytes) = self.send(py, subject.text, value, give, timeout, priority, headers, 0, waiting)?;
-        self.flush(py, bytes);
-        let asking = self.asking(place, key, subject.text, deadline(engine, timeout, Instant::now()));
-        Ok(Pending::new("call", None, Box::pin(asking)))
+        let (subject, begun) = (subject.text, clock::now());
+        let request = CallRequest { subject, timeout_s, priority, headers, give, begun };
+        Ok(Pending::new("call", None, Box::pin(self.ask(py, engine, value, &request)?)))
     }
 
     /// Calls a subject whose answer is a stream.
-    #[pyo3(signature = (subject, value, timeout, credit, priority = None, headers = None, give = None))]
+    #[pyo3(signature = (subject, value, timeout_s, credit, priority = None, headers = None, give = None))]
     #[allow(clippy::too_many_arguments)]
     fn open<'py>(
         &self,
         py: Python<'py>,
         subject: Subject<'_, '_>,
         value: &Bound<'py, PyAny>,
-        timeout: Option<f64>,
+        timeout_s: Option<f64>,
         credit: u32,
         priority: Option<Priority>,
-        headers: Option<&Bound<'_, PyDict>>,
-        give: Option<&Bound<'py, PyAny>>,
+        headers: Option<Bound<'py, PyDict>>,
+        give: Option<Bound<'py, PyAny>>,
     ) -> PyResult<RemoteStream> {
-        let place = Arc::new(stream::ItemBuffer::default());
-        let waiting = Arc::clone(&place) as Arc<dyn ReplyWaiter>;
-        let (key, bytes) = self.send(py, subject.text, value, give, timeout, priority, headers, credit, waiting)?;
-        place.opened(key);
-        self.flush(py, bytes);
-        let link = tidewire_link::Link::clone(&self.inner);
-        Ok(RemoteStream::new(place, link, subject.text.to_owned(), self.taking.clone(), credit))
+        let (subject, begun) = (subject.text, clock::now());
+        let request = CallRequest { subject, timeout_s, priority, headers, give, begun };
+        self.open_stream(py, value, &request, credit)
     }
 
     /// Publishes.
@@ -337,7 +319,7 @@ impl Link {
         priority: Option<Priority>,
         headers: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         if OWNED.iter().any(|prefix| subject.text.starts_with(prefix)) {
             let fix = "is not published on: such subjects belong to the hub or to one node: choose another one";
             return Err(error(py, "InvalidSubject", &format!("subject {:?} {fix}", subject.text), &[]));
@@ -372,14 +354,14 @@ impl Link {
         mailbox: Option<(Py<Engine>, Py<ActorRef>)>,
         listens: bool,
     ) -> PyResult<(LinkSubscription, Pending)> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         let pattern = tidewire_proto::subject::Pattern::new(pattern.0)
             .map_err(|wrong| error(py, "InvalidSubject", &wrong.to_string(), &[]))?;
         let Some(intake) = self.intake.lock().clone() else {
             return Err(error(py, "InvalidArgument", "this link hands nothing over yet", &[]));
         };
         let says = fields(py, says)?;
-        let place = Arc::new(reply_slot::ReplySlot::default());
+        let place = Arc::new(ReplySlot::default());
         let open = Arc::new(AtomicBool::new(true));
         let inflow = mailbox
             .and_then(|(engine, actor)| MailboxDelivery::into_mailbox(actor.get().inner.cell(), engine.get().handle()));
@@ -399,7 +381,7 @@ impl Link {
         let title = pattern.as_str().to_owned();
         let asking = PendingReply {
             place,
-            link: tidewire_link::Link::clone(&self.inner),
+            link: raw::Link::clone(&self.inner),
             key: None,
             title,
             taking: self.taking.clone(),
@@ -422,13 +404,13 @@ impl Link {
     /// have changed.
     #[getter]
     fn epoch(&self) -> u32 {
-        self.inner.mine().map_or(0, tidewire_link::Link::epoch)
+        self.inner.mine().map_or(0, raw::Link::epoch)
     }
 
     /// Calls of others that this node has not answered yet.
     #[getter]
     fn open_calls(&self) -> usize {
-        self.inner.mine().map_or(0, tidewire_link::Link::open_calls)
+        self.inner.mine().map_or(0, raw::Link::open_calls)
     }
 
     /// The name of the node whose link has this number, as the hub reported it.
@@ -439,13 +421,18 @@ impl Link {
     /// Messages that were published, and dropped here because they could not be read.
     #[getter]
     fn dropped(&self) -> u64 {
-        self.inner.mine().map_or(0, tidewire_link::Link::dropped)
+        self.inner.mine().map_or(0, raw::Link::dropped)
     }
 
     /// Payloads passed through shared memory to other processes of this host.
     #[getter]
     fn laid(&self) -> u64 {
-        self.inner.mine().map_or(0, tidewire_link::Link::laid)
+        self.inner.mine().map_or(0, raw::Link::laid)
+    }
+
+    /// Bytes in, bytes out, and how many bytes may still wait for the connection.
+    fn traffic(&self) -> Option<(u64, u64, usize)> {
+        self.inner.mine().map(raw::Link::traffic)
     }
 
     /// Accepts no new calls, and notifies the hub.
@@ -457,7 +444,7 @@ impl Link {
 
     /// Something to await: True once the hub has read all sent frames, False after so many seconds.
     fn drained(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<Pending> {
-        self.inner.born.check(py)?;
+        self.inner.check(py)?;
         let most = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let drained = self.inner.drained(&runtime()?, most);
         let operation = async move {

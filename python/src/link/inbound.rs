@@ -8,17 +8,17 @@ use std::time::Instant;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use tidewire_engine::EngineHandle;
-use tidewire_engine::raw::{Fire, Mutex, Watch};
-use tidewire_link::{Call, Exchange, Flusher, Named, OutgoingPayload, PayloadParts, Published};
+use tidewire_engine::raw::{Fire, Mutex, Watch, clock};
+use tidewire_node::TRACE_CONTEXT;
+use tidewire_node::raw::{Call, Exchange, Flusher, Named, OutgoingPayload, PayloadParts, Published};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Fields, PublishHead};
 
 use crate::errors::error;
-use crate::interpreter::PerProcessOwned;
 use crate::interpreter::attach::attach;
-use crate::interpreter::fork::past;
 use crate::interpreter::once::Once;
 use crate::interpreter::py_ref::PyRef;
+use crate::interpreter::{PerProcessOwned, past};
 use crate::link::inbound_call::{InboundCallState, OnCancel};
 use crate::link::inbound_call_run::InboundCallRun;
 use crate::link::instance_endpoint::Method;
@@ -110,6 +110,15 @@ impl RemoteCall {
         (method, self.about.lane)
     }
 
+    /// The headers of its trace context.
+    pub fn trace_fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (fields, found) = (self.about.head().fields, PyDict::new(py));
+        for name in TRACE_CONTEXT {
+            fields.text(name).map_or(Ok(()), |text| found.set_item(name, text))?;
+        }
+        Ok(found)
+    }
+
     /// The method that was found for it.
     pub fn method(&self) -> &OnceLock<Method> {
         &self.method
@@ -136,7 +145,7 @@ impl RemoteCall {
     fn decode_short<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let taken = self.call.lock().take();
         let Some(call) = taken else { return Err(answered(py)) };
-        let value = call.born.check(py).and_then(|()| self.taking.decode(py, call.message.payload()));
+        let value = call.check(py).and_then(|()| self.taking.decode(py, call.message.payload()));
         *self.call.lock() = Some(call);
         value
     }
@@ -225,7 +234,7 @@ impl RemoteCall {
     /// Seconds for which the caller still waits, or None for ever.
     #[getter]
     fn left(&self) -> Option<f64> {
-        self.deadline.map(|at| at.saturating_duration_since(Instant::now()).as_secs_f64())
+        self.deadline.map(|at| at.saturating_duration_since(clock::now()).as_secs_f64())
     }
 
     /// True for a caller that reads a stream: it has given credit for items.
@@ -296,7 +305,7 @@ impl RemoteCall {
         self.forget();
         self.flush(py, company, bytes);
         match sent {
-            Err(tidewire_link::Refused::Over) | Ok(()) => Ok(()),
+            Err(tidewire_node::raw::Refused::Over) | Ok(()) => Ok(()),
             Err(why) => Err(refused(py, "the result", &why)),
         }
     }
@@ -350,8 +359,10 @@ impl RemoteCall {
     /// Sends no more items, which ends the call.
     fn over(&self, py: Python<'_>) {
         if let Some(call) = self.take() {
+            let company = call.has_company();
+            call.over();
             self.forget();
-            crate::interpreter::attach::detach(py, || call.over());
+            self.flush(py, company, 0);
         }
     }
 
@@ -372,11 +383,13 @@ impl RemoteCall {
     /// Sends an item, if the link has capacity for it. Otherwise the exchange is notified once
     /// the link has capacity.
     fn send_item(&self, py: Python<'_>, blob: &mut Blob) -> PyResult<bool> {
-        let waiter: Arc<dyn Exchange> = Arc::clone(&self.exchange) as _;
-        let send = |call: &Call| call.may_send_item(blob.bytes(), &waiter).then(|| call.item(sending(blob)));
-        let Some(sent) = self.with(py, send)? else { return Ok(false) };
+        let (waiter, bytes): (Arc<dyn Exchange>, _) = (Arc::clone(&self.exchange) as _, blob.bytes());
+        let send =
+            |call: &Call| call.may_send_item(bytes, &waiter).then(|| (call.has_company(), call.item(sending(blob))));
+        let Some((company, sent)) = self.with(py, send)? else { return Ok(false) };
         sent.map_err(|why| refused(py, "an item", &why))?;
         self.exchange.credit.fetch_sub(1, Ordering::AcqRel);
+        self.flush(py, company, bytes);
         Ok(true)
     }
 

@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use tidewire_engine::raw::{Fire, Mutex};
-use tidewire_link::{Call, Exchange};
+use tidewire_node::raw::{Call, Exchange};
 
 use crate::interpreter::PerProcessOwned;
 use crate::interpreter::attach::attach;

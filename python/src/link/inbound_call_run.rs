@@ -82,7 +82,7 @@ impl InboundCallRun {
         let stepped = context.bind(py).call_method1(intern!(py, "run"), (this,));
         match stepped {
             Ok(value) if handling.state.lock().returned => {
-                handling.gate.get().counters(py).ended(handling.took_us());
+                handling.gate.get().counters(py).ended(handling.method.title(), handling.took_us());
                 handling.leave(this, Some(task))?;
                 handling.answer(this, &value)?;
             }
@@ -118,12 +118,12 @@ impl InboundCallRun {
         let answered = match ran {
             Err(error) => self.raised(this, error),
             Ok(_) if self.cancelled() => {
-                gate.counters(py).cancelled();
+                gate.counters(py).cancelled(self.method.title(), self.took_us());
                 let reason = self.reason(py);
                 reason.map_or(Ok(()), |reason| call.fail(py, reason.bind(py)))
             }
             Ok(value) => {
-                gate.counters(py).ended(self.took_us());
+                gate.counters(py).ended(self.method.title(), self.took_us());
                 self.answer(this, &value)
             }
         };
@@ -134,11 +134,6 @@ impl InboundCallRun {
     pub fn late(this: &Bound<'_, Self>) -> PyResult<()> {
         Self::cancel(this, None)?;
         this.get().gate.get().service_endpoint(this.py())?.call_method1(intern!(this.py(), "_late"), (this,)).map(drop)
-    }
-
-    fn took_us(&self) -> u64 {
-        let took = self.state.lock().began.map_or(Duration::ZERO, |began| began.elapsed());
-        u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
     }
 
     /// The handler has raised.
@@ -260,6 +255,12 @@ impl InboundCallRun {
         Ok(request)
     }
 
+    /// The headers of its trace context, for all that is sent in it.
+    #[getter]
+    fn trace_fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.call.get().trace_fields(py)
+    }
+
     /// The method that was called.
     #[getter]
     fn method(&self, py: Python<'_>) -> Py<PyAny> {
@@ -276,6 +277,12 @@ impl InboundCallRun {
     #[getter]
     fn begun(&self) -> bool {
         self.state.lock().began.is_some()
+    }
+
+    /// Microseconds since its handler has begun.
+    fn took_us(&self) -> u64 {
+        let took = self.state.lock().began.map_or(Duration::ZERO, |began| began.elapsed());
+        u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
     }
 
     /// True once nobody waits for the call.

@@ -58,6 +58,8 @@ struct RemoteAccess {
 pub struct Method(Arc<Inner>);
 
 struct Inner {
+    /// Its service and its name, for metrics.
+    title: String,
     bound: Py<PyAny>,
     call: Py<PyAny>,
     streams: bool,
@@ -78,7 +80,7 @@ type Context = Option<(String, Option<usize>)>;
 
 impl Method {
     /// Reads a `tidewire.services.contract.methods.Bound`.
-    fn of(bound: &Bound<'_, PyAny>, public: bool) -> PyResult<Self> {
+    fn of(bound: &Bound<'_, PyAny>, public: bool, title: String) -> PyResult<Self> {
         let signature = bound.getattr("signature")?;
         let counts: Option<(usize, usize)> = signature.getattr("counts")?.extract()?;
         let (least, most) = counts.unwrap_or((1, 0));
@@ -86,6 +88,7 @@ impl Method {
         let plain: bool = signature.getattr("plain")?.extract()?;
         let context: Context = signature.getattr("context")?.extract()?;
         Ok(Self(Arc::new(Inner {
+            title,
             bound: bound.clone().unbind(),
             call: bound.getattr("call")?.unbind(),
             streams: bound.getattr("streams")?.extract()?,
@@ -153,6 +156,10 @@ impl Method {
         of.exact.as_ref().is_none_or(|classes| args.iter().zip(classes).all(|(value, class)| exact(value, class)))
     }
 
+    pub fn title(&self) -> &str {
+        &self.0.title
+    }
+
     pub fn bound(&self, py: Python<'_>) -> Py<PyAny> {
         self.0.bound.clone_ref(py)
     }
@@ -176,16 +183,21 @@ impl InstanceEndpoint {
     /// Lets other nodes call `methods`, by name, each with true if clients over HTTP may call it,
     /// too. `values` and `streams` are the actors that take the calls. With `lends`, calls on
     /// worker threads use the concurrency permits of `values`.
+    #[allow(clippy::too_many_arguments)]
     fn open(
         &self,
         py: Python<'_>,
         service_endpoint: Py<PyAny>,
+        service: &str,
         methods: HashMap<String, (Bound<'_, PyAny>, bool)>,
         values: Py<ActorRef>,
         streams: Py<ActorRef>,
         lends: bool,
     ) -> PyResult<()> {
-        let methods = methods.into_iter().map(|(name, (bound, public))| Ok((name, Method::of(&bound, public)?)));
+        let methods = methods.into_iter().map(|(name, (bound, public))| {
+            let title = format!("{service}/{name}");
+            Ok((name, Method::of(&bound, public, title)?))
+        });
         let methods = methods.collect::<PyResult<_>>()?;
         self.opened.set(py, RemoteAccess { service_endpoint, methods, values, streams, lends });
         Ok(())
@@ -223,13 +235,13 @@ impl InstanceEndpoint {
         let streaming = method.as_ref().is_some_and(|method| method.0.streams);
         method.into_iter().for_each(|method| drop(remote.method().set(method)));
         let actor = if streaming { streams } else { values }.get();
-        actor.born.check(py)?;
+        actor.inner.check(py)?;
         let envelope = Envelope::Plain(Message::plain(call.clone().into_any().unbind()));
         if let Err((refusal, envelope)) = actor.inner.cell().push(envelope, lane) {
             drop(envelope);
             let (code, text) = match refusal {
                 Refusal::Full { capacity, .. } => (
-                    ErrorCode::LimitExceeded,
+                    ErrorCode::Overloaded,
                     format!("service_waiting={capacity}: so many calls wait already: try again later"),
                 ),
                 // Nothing of it has begun, so that another instance can have it.

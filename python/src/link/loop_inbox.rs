@@ -7,19 +7,18 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use tidewire_engine::EngineHandle;
 use tidewire_engine::raw::Mutex;
-use tidewire_link::{Call, Exchange, Flusher, Handler, Published, Reader};
+use tidewire_node::raw::{Call, Exchange, Flusher, Handler, Published, Reader, ReplySlot};
 use tidewire_proto::generated::limits;
 
 use crate::actors::bridge::{LoopHandle, LoopSource, raised};
 use crate::interpreter::py_ref::PyRef;
-use crate::link::ReferenceReader;
 use crate::link::inbound::{RemoteCall, RemoteMessage};
 use crate::link::inbound_call::InboundCallState;
 use crate::link::instance_endpoint::InstanceEndpoint;
 use crate::link::mailbox_delivery::MailboxDelivery;
 use crate::link::reader::SocketReader;
-use crate::link::reply_slot;
 use crate::link::watchdog::LoopWatchdog;
+use crate::link::{ReferenceReader, reply_error};
 
 /// Calls and messages for one loop. They are handed over in bursts: one call of Python for each,
 /// and one wake-up.
@@ -54,7 +53,7 @@ enum InboundItem {
     /// The loop may read the socket.
     Readable(Reader),
     /// The hub refuses the subscription of this number.
-    Refused(u64, Arc<reply_slot::ReplySlot>),
+    Refused(u64, Arc<ReplySlot>),
 }
 
 /// Bytes of one entry, apart from its payload.
@@ -187,7 +186,7 @@ impl LoopInbox {
     }
 
     /// The hub refuses a subscription, and nobody awaits its answer.
-    pub fn refused(&self, number: u64, place: Arc<reply_slot::ReplySlot>) {
+    pub fn refused(&self, number: u64, place: Arc<ReplySlot>) {
         self.came(InboundItem::Refused(number, place));
     }
 
@@ -251,8 +250,10 @@ impl LoopInbox {
             InboundItem::Lost => list.append((0, false)),
             InboundItem::JoinedAgain => list.append((0, py.None())),
             InboundItem::Readable(reader) => SocketReader::begin(py, &self.line(), reader),
-            InboundItem::Refused(number, place) => match place.failure(py, "the subscription") {
-                Some(error) => list.append((number, error.into_value(py))),
+            InboundItem::Refused(number, place) => match place.failure() {
+                Some((code, text)) => {
+                    list.append((number, reply_error(py, "the subscription", code, &text).into_value(py)))
+                }
                 // Somebody has awaited it meanwhile.
                 None => Ok(()),
             },

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use tidewire_engine::raw::{ActorCell, Envelope, Mutex};
 use tidewire_engine::{ActorRef, DeadReason, EngineHandle, Priority, Refusal};
-use tidewire_link::Published;
+use tidewire_node::raw::Published;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::PublishHead;
 

@@ -1,10 +1,11 @@
-//! Links of a node: conversions between Python values and the frames of `tidewire_link`.
+//! Links of a node: conversions between Python values and the frames of links.
 
 mod bridge;
 mod call_future;
 
 mod client_method;
 mod directory;
+mod federation;
 mod flush_batch;
 mod http;
 mod hub;
@@ -25,7 +26,8 @@ mod watchdog;
 pub use bridge::Bridge;
 pub use client_method::{NativeMethod, Route};
 pub use directory::{Directory, agent_subject, release_problem, service_subject};
-pub use http::Gateway;
+pub use federation::{Federation, federate};
+pub use http::{Gateway, node_metrics, node_series};
 pub use hub::{HomeServer, Hub, Listening, check_address};
 pub use inbound::{RemoteCall, RemoteMessage};
 pub use inbound_call_run::InboundCallRun;
@@ -44,7 +46,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::PerProcess;
-use tidewire_link::{Failure, Message, OutgoingPayload, PayloadParts as _, Refused, Runtime};
+use tidewire_node::raw::{OutgoingPayload, Payload, PayloadParts as _, Refused, Runtime};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::subject::grammar::{Target, target};
@@ -66,12 +68,6 @@ fn runtime() -> PyResult<Runtime> {
     let runtime = Runtime::start("tidewire")?;
     *place = Some(runtime.clone());
     Ok(runtime)
-}
-
-/// In the child of a fork: the thread of links stayed in the parent.
-pub fn after_fork() {
-    RUNTIME.get();
-    flush_batch::after_fork();
 }
 
 /// Headers as fields of a frame.
@@ -104,28 +100,28 @@ fn refused(py: Python<'_>, title: &str, refused: &Refused) -> PyErr {
     if !matches!(refused, Refused::Closing) {
         return raised;
     }
-    let _ = raised.value(py).setattr("unsent", true);
+    let _ = raised.value(py).setattr("untaken", true);
     of_link(py, raised)
 }
 
-/// The error that a call has failed with.
-fn failed(py: Python<'_>, title: &str, failure: &Failure) -> PyErr {
-    let Some(message) = &failure.message else {
+/// The error that a call has failed with: its number and its text; without one the link was lost.
+fn failed(py: Python<'_>, title: &str, number: u16, text: Option<&Payload>) -> PyErr {
+    let Some(text) = text else {
         let what = "the link to the hub was lost before an answer came: call again once it is back";
         let text = format!("{}: {what}", titled(title));
         return of_link(py, error(py, "LinkLost", &text, &[]));
     };
-    reply_error(py, title, failure.number, message)
+    reply_error(py, title, number, text.bytes())
 }
 
-fn reply_error(py: Python<'_>, title: &str, number: u16, message: &Message) -> PyErr {
+fn reply_error(py: Python<'_>, title: &str, number: u16, payload: &[u8]) -> PyErr {
     let code = ErrorCode::from_number(number);
     if code == Some(ErrorCode::RemoteError)
-        && let Ok(raised) = crate::values::decode(py, message.payload(), None)
+        && let Ok(raised) = crate::values::decode(py, payload, None)
     {
         return PyErr::from_value(raised);
     }
-    let text = String::from_utf8_lossy(message.payload());
+    let text = String::from_utf8_lossy(payload);
     let class = code.map_or("TidewireError", ErrorCode::name);
     let raised = error(py, class, &format!("{}: {text}", titled(title)), &[]);
     match code {
@@ -133,6 +129,7 @@ fn reply_error(py: Python<'_>, title: &str, number: u16, message: &Message) -> P
             // It was not taken: another node may take it, or this one when it is back.
             let _ = raised.value(py).setattr("retryable", true);
         }
+        Some(ErrorCode::Overloaded) => raised.value(py).setattr("untaken", true).unwrap_or_default(),
         Some(ErrorCode::LinkLost) => return of_link(py, raised),
         _ => {}
     }

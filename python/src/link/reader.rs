@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;
-use tidewire_link::Reader;
+use tidewire_node::raw::Reader;
 
 use crate::actors::bridge::LoopHandle;
 use crate::interpreter::PerProcessOwned;

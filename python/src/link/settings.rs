@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tidewire_link::{Batch, Greeting, HubOptions, TokenLimits};
+use tidewire_node::raw::{Batch, Greeting, HubOptions, TokenLimits};
 use tidewire_proto::generated::limits::{self, Limit};
 
 /// The table `links` of a configuration.

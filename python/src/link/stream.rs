@@ -1,127 +1,43 @@
 //! A stream that is read over a link.
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, ready};
 
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;
-use tidewire_link::{CallKey, Failure, Link, Message, OffLoopWaiter, ReplyWaiter};
+use tidewire_node::raw::{CallKey, CallOutcome, ItemBuffer, ItemWait, Link, OffLoopWaiter};
 
 use crate::errors::error;
 use crate::interpreter::PerProcessOwned;
-use crate::interpreter::attach::attach;
+use crate::interpreter::attach::{attach, detach};
 use crate::interpreter::wait::blocks;
 use crate::link::{ReferenceReader, failed, titled};
 use crate::pending::Pending;
+use crate::services::balancer::InstanceLoad;
 
-/// The items of a stream, as they come.
+/// The items of a stream, as they come, and its load at an instance until it is closed.
 #[pyclass(frozen, module = "tidewire._tidewire")]
-pub struct RemoteStream {
-    place: Arc<ItemBuffer>,
-    link: PerProcessOwned<Link>,
-    title: String,
-    taking: ReferenceReader,
-    credit: u32,
-}
+pub struct RemoteStream(PerProcessOwned<Arc<OpenStream>>, pub Mutex<Option<InstanceLoad>>);
 
-#[derive(Default)]
-pub struct ItemBuffer {
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    items: VecDeque<Message>,
-    end: Option<End>,
-    key: Option<CallKey>,
-    taken: u32,
-    /// No more items are read: the end is waited for.
-    unread: bool,
-    /// Wakers of the waiters, by their numbers.
-    waiting: Vec<(u64, Waker)>,
-    numbers: u64,
-}
-
-enum End {
-    Over,
-    /// The call was answered with one value.
-    NoStream,
-    Failed(Failure),
+pub struct OpenStream {
+    pub items: Arc<ItemBuffer>,
+    pub link: Link,
+    pub key: CallKey,
+    pub title: String,
+    pub taking: ReferenceReader,
 }
 
 impl RemoteStream {
-    pub fn new(place: Arc<ItemBuffer>, link: Link, title: String, taking: ReferenceReader, credit: u32) -> Self {
-        Self { place, link: PerProcessOwned::new(link), title, taking, credit }
-    }
-}
-
-impl ItemBuffer {
-    pub fn opened(&self, key: CallKey) {
-        self.state.lock().key = Some(key);
+    pub fn new(stream: OpenStream) -> Self {
+        Self(PerProcessOwned::new(Arc::new(stream)), Mutex::new(None))
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        let waiting = {
-            let mut state = self.state.lock();
-            change(&mut state);
-            std::mem::take(&mut state.waiting)
-        };
-        waiting.into_iter().for_each(|(_, waker)| waker.wake());
-    }
-}
-
-impl ItemBuffer {
-    /// Removes a waiter.
-    fn forget(&self, number: u64) {
-        if number != 0 {
-            self.state.lock().waiting.retain(|(waits, _)| *waits != number);
-        }
-    }
-}
-
-impl State {
-    /// Registers a waiter. Number 0 is a new one.
-    fn waits(&mut self, number: &mut u64, waker: &Waker) {
-        if *number == 0 {
-            self.numbers += 1;
-            *number = self.numbers;
-        }
-        match self.waiting.iter_mut().find(|(waits, _)| waits == number) {
-            Some((_, known)) => known.clone_from(waker),
-            None => self.waiting.push((*number, waker.clone())),
-        }
-    }
-
-    /// Reads no more. Returns the exchange to notify, if it has not ended.
-    fn leave(&mut self) -> Option<CallKey> {
-        self.items.clear();
-        self.unread = true;
-        self.key.filter(|_| self.end.is_none())
-    }
-}
-
-impl ReplyWaiter for ItemBuffer {
-    fn replied(&self, _: Message) {
-        self.change(|state| state.end = Some(End::NoStream));
-    }
-
-    fn failed(&self, failure: Failure) {
-        self.change(|state| state.end = Some(End::Failed(failure)));
-    }
-
-    fn item(&self, item: Message) {
-        self.change(|state| {
-            if !state.unread {
-                state.items.push_back(item);
-            }
-        });
-    }
-
-    fn over(&self) {
-        self.change(|state| state.end = Some(End::Over));
+    fn wait(&self, py: Python<'_>, what: &'static str, until: Until) -> PyResult<Pending> {
+        self.0.check(py)?;
+        let wait = StreamWait { stream: Arc::clone(&self.0), until, number: ItemWait::default(), off_loop: None };
+        Ok(Pending::new(what, None, Box::pin(wait)))
     }
 }
 
@@ -129,154 +45,101 @@ impl ReplyWaiter for ItemBuffer {
 impl RemoteStream {
     /// The next item; at the end StopAsyncIteration, or the error that ended the stream.
     fn take(&self, py: Python<'_>) -> PyResult<Pending> {
-        self.link.born.check(py)?;
-        let next = Next {
-            place: Arc::clone(&self.place),
-            link: Link::clone(&self.link),
-            title: self.title.clone(),
-            taking: self.taking.clone(),
-            credit: self.credit,
-            number: 0,
-            off_loop: None,
-        };
-        Ok(Pending::new("item", None, Box::pin(next)))
+        self.wait(py, "item", Until::Item)
     }
 
     /// Reads no more, and gives None once the generator on the other side is closed, or the link is
     /// lost.
     fn over(&self, py: Python<'_>) -> PyResult<Pending> {
-        self.link.born.check(py)?;
-        let mut left = None;
-        self.place.change(|state| left = state.leave());
-        if let Some(key) = left {
-            crate::interpreter::attach::detach(py, || self.link.want(key, 0));
+        self.0.check(py)?;
+        if self.0.items.leave() {
+            detach(py, || self.0.link.want(self.0.key, 0));
         }
-        let over = Over { place: Arc::clone(&self.place), link: Link::clone(&self.link), number: 0, off_loop: None };
-        Ok(Pending::new("end of a stream", None, Box::pin(over)))
+        self.wait(py, "end of a stream", Until::End)
     }
 
     /// Reads no more: the generator on the other side is closed.
     fn close(&self, py: Python<'_>) {
-        let Some(link) = self.link.mine() else { return };
-        let mut left = None;
-        self.place.change(|state| {
-            left = state.leave();
-            state.end.get_or_insert(End::Over);
-        });
-        if let Some(key) = left {
-            crate::interpreter::attach::detach(py, || link.cancel(key));
+        let load = self.1.lock().take();
+        drop(load);
+        let Some(stream) = self.0.mine() else { return };
+        let is_open = stream.items.leave();
+        stream.items.close();
+        if is_open {
+            detach(py, || stream.link.cancel(stream.key));
         }
     }
 }
 
 impl Drop for RemoteStream {
     fn drop(&mut self) {
-        let Some(link) = self.link.mine() else { return };
-        let left = self.place.state.lock().leave();
-        if let Some(key) = left {
-            link.cancel(key);
+        if let Some(stream) = self.0.mine().filter(|stream| stream.items.leave()) {
+            stream.link.cancel(stream.key);
         }
     }
 }
 
-struct Next {
-    place: Arc<ItemBuffer>,
-    link: Link,
-    title: String,
-    taking: ReferenceReader,
-    credit: u32,
-    number: u64,
+enum Until {
+    Item,
+    /// The end of a stream that is not read any more.
+    End,
+}
+
+struct StreamWait {
+    stream: Arc<OpenStream>,
+    until: Until,
+    number: ItemWait,
     off_loop: Option<OffLoopWaiter>,
 }
 
-impl Drop for Next {
-    fn drop(&mut self) {
-        self.place.forget(self.number);
+impl StreamWait {
+    fn poll_ready(&mut self, context: &Context<'_>) -> Poll<PyResult<Py<PyAny>>> {
+        let OpenStream { items, link, key, title, taking } = &*self.stream;
+        if matches!(self.until, Until::End) {
+            return items.poll_end(&mut self.number, context).map(|()| Ok(attach(|py| py.None())));
+        }
+        Poll::Ready(match ready!(items.poll_next(&mut self.number, context)) {
+            Ok((item, more)) => {
+                if more > 0 {
+                    link.want(*key, more);
+                }
+                attach(|py| taking.use_up(py, item.into_memory()).map(Bound::unbind))
+            }
+            Err(end) => {
+                if end.leaves_callee() {
+                    link.cancel(*key);
+                }
+                Err(ended(title, &end))
+            }
+        })
     }
 }
 
-/// The end of a stream that is not read any more.
-struct Over {
-    place: Arc<ItemBuffer>,
-    link: Link,
-    number: u64,
-    off_loop: Option<OffLoopWaiter>,
-}
-
-impl Drop for Over {
-    fn drop(&mut self) {
-        self.place.forget(self.number);
-    }
-}
-
-impl Future for Over {
+impl Future for StreamWait {
     type Output = PyResult<Py<PyAny>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        {
-            let mut state = this.place.state.lock();
-            if state.end.is_some() {
-                drop(state);
-                return Poll::Ready(Ok(attach(|py| py.None())));
-            }
-            state.waits(&mut this.number, context.waker());
+        let ready = self.poll_ready(context);
+        if ready.is_pending() && self.off_loop.is_none() {
+            self.off_loop = self.stream.link.wait_off_loop(blocks());
         }
-        if this.off_loop.is_none() {
-            this.off_loop = this.link.wait_off_loop(blocks());
-        }
-        Poll::Pending
+        ready
     }
 }
 
-impl Future for Next {
-    type Output = PyResult<Py<PyAny>>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let (item, want) = {
-            let mut state = this.place.state.lock();
-            match state.items.pop_front() {
-                Some(item) => {
-                    state.taken += 1;
-                    // Half of the credit has been read: the writer may go on.
-                    let half = this.credit.div_ceil(2);
-                    let want = if state.taken >= half { std::mem::take(&mut state.taken) } else { 0 };
-                    (item, state.key.filter(|_| want > 0).map(|key| (key, want)))
-                }
-                None => {
-                    if state.unread {
-                        return Poll::Ready(Err(PyStopAsyncIteration::new_err(())));
-                    }
-                    if state.end.is_some() {
-                        // The error is raised once, as by a generator: what is read afterwards has
-                        // ended.
-                        let ended = state.end.replace(End::Over);
-                        drop(state);
-                        return Poll::Ready(Err(match ended {
-                            None | Some(End::Over) => PyStopAsyncIteration::new_err(()),
-                            Some(End::NoStream) => attach(|py| no_stream(py, &this.title)),
-                            Some(End::Failed(failure)) => attach(|py| failed(py, &this.title, &failure)),
-                        }));
-                    }
-                    state.waits(&mut this.number, context.waker());
-                    drop(state);
-                    if this.off_loop.is_none() {
-                        this.off_loop = this.link.wait_off_loop(blocks());
-                    }
-                    return Poll::Pending;
-                }
-            }
-        };
-        if let Some((key, want)) = want {
-            this.link.want(key, want);
-        }
-        Poll::Ready(attach(|py| this.taking.use_up(py, item.into_payload()).map(Bound::unbind)))
+impl Drop for StreamWait {
+    fn drop(&mut self) {
+        self.stream.items.forget(&self.number);
     }
 }
 
-fn no_stream(py: Python<'_>, title: &str) -> PyErr {
-    let text =
-        format!("{}: it gives one value, and no stream: await it, rather than read it with `async for`", titled(title));
-    error(py, "InvalidArgument", &text, &[])
+fn ended(title: &str, end: &CallOutcome) -> PyErr {
+    match end {
+        CallOutcome::Over | CallOutcome::Late => PyStopAsyncIteration::new_err(()),
+        CallOutcome::Failed(number, text) => attach(|py| failed(py, title, *number, text.as_ref())),
+        CallOutcome::Replied(_) => {
+            let what = "it gives one value, and no stream: await it, rather than read it with `async for`";
+            attach(|py| error(py, "InvalidArgument", &format!("{}: {what}", titled(title)), &[]))
+        }
+    }
 }

@@ -1,7 +1,6 @@
 //! The driver of a pending operation: polls it on the loop's thread, or blocks a plain thread,
 //! until it is done or cancelled.
 
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -14,7 +13,6 @@ use super::Pending;
 use crate::actors::bridge::{LoopHandle, line_here};
 use crate::errors;
 use crate::interpreter::asyncio::{asyncio_error, cancelled, soon};
-use crate::interpreter::fork::ForkGeneration;
 use crate::interpreter::once::{Once, intern};
 use crate::interpreter::py_ref::PyRef;
 use crate::interpreter::wait::{Operation, wait};
@@ -110,10 +108,7 @@ impl Pending {
 
     /// In the child of a fork nobody completes what the parent began.
     pub(super) fn check(&self, py: Python<'_>) -> PyResult<()> {
-        if self.born.is_past() && matches!(&*self.state.lock(), State::Running { .. } | State::Busy) {
-            return self.born.check(py);
-        }
-        Ok(())
+        if matches!(&*self.state.lock(), State::Running { .. } | State::Busy) { self.state.check(py) } else { Ok(()) }
     }
 
     /// Begins what asyncio takes for a future, and makes it one: until then it is a coroutine,
@@ -250,12 +245,14 @@ impl Pending {
         let before = {
             let mut state = this.get().state.lock();
             match &*state {
-                State::Running { .. } => std::mem::replace(&mut *state, State::Cancelled(why)),
+                State::Running { .. } if this.get().state.is_mine() => {
+                    std::mem::replace(&mut *state, State::Cancelled(why))
+                }
                 _ => return Ok(false),
             }
         };
         if let State::Running { operation, callbacks, waker, .. } = before {
-            end(operation, this.get().born);
+            drop(operation);
             // The loop itself need not run just now: `asyncio.run` cancels what is left between two
             // runs of it.
             let running = waker.and_then(|(_, ring)| ring.line.event_loop(py));
@@ -264,14 +261,6 @@ impl Pending {
             }
         }
         Ok(true)
-    }
-}
-
-/// Drops an operation, unless it belongs to the parent of this process. The drop cancels the
-/// operation.
-pub(super) fn end(operation: Operation, born: ForkGeneration) {
-    if born.is_past() {
-        let _kept = ManuallyDrop::new(operation);
     }
 }
 

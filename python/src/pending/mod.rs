@@ -13,11 +13,11 @@ use pyo3::types::PyType;
 use pyo3::{PyTraverseError, PyVisit};
 use tidewire_engine::raw::{ActorKey, Mutex, acting_as};
 
-use self::driver::{State, StateView, end};
+use self::driver::{State, StateView};
 use crate::errors;
+use crate::interpreter::PerProcessOwned;
 use crate::interpreter::asyncio::{asyncio_error, cancelled, running_loop};
 use crate::interpreter::attach::{attach, is_sole};
-use crate::interpreter::fork::ForkGeneration;
 use crate::interpreter::never_awaited::NeverAwaited;
 use crate::interpreter::py_ref::PyRef;
 use crate::interpreter::wait::Operation;
@@ -27,7 +27,7 @@ use crate::link::DeferredCall;
 /// `asyncio.gather`.
 #[pyclass(frozen, weakref, subclass, module = "tidewire")]
 pub struct Pending {
-    state: Mutex<State>,
+    state: PerProcessOwned<Mutex<State>>,
     /// The coroutine actor in whose handler the operation was started.
     acting: Option<ActorKey>,
     what: &'static str,
@@ -38,7 +38,6 @@ pub struct Pending {
     awaited: AtomicBool,
     /// Warns, once, if nobody ever awaited the operation.
     owed: Option<NeverAwaited>,
-    born: ForkGeneration,
 }
 
 /// An operation that is done, for all who ask for one.
@@ -47,8 +46,12 @@ type Shared = Mutex<Option<PyRef<Pending>>>;
 impl Pending {
     pub fn new(what: &'static str, acting: Option<ActorKey>, operation: Operation) -> Self {
         let state = State::Running { operation, waker: None, blocking: false, callbacks: Vec::new() };
-        let awaited = AtomicBool::new(false);
-        Self { state: Mutex::new(state), acting, what, plan: None, awaited, owed: None, born: ForkGeneration::now() }
+        Self::in_state(what, acting, state)
+    }
+
+    fn in_state(what: &'static str, acting: Option<ActorKey>, state: State) -> Self {
+        let (state, awaited) = (PerProcessOwned::new(Mutex::new(state)), AtomicBool::new(false));
+        Self { state, acting, what, plan: None, awaited, owed: None }
     }
 
     /// An operation that is only of use if it is awaited: forgetting to await it gives a warning.
@@ -71,15 +74,7 @@ impl Pending {
     }
 
     pub fn done(py: Python<'_>, what: &'static str, result: PyResult<Py<PyAny>>) -> Self {
-        Self {
-            state: Mutex::new(State::done(py, result)),
-            acting: None,
-            what,
-            plan: None,
-            awaited: AtomicBool::new(false),
-            owed: None,
-            born: ForkGeneration::now(),
-        }
+        Self::in_state(what, None, State::done(py, result))
     }
 
     /// A send that is done: True if the mailbox has the message, False if its policy dropped it.
@@ -395,10 +390,10 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if let State::Running { operation, waker, .. } = std::mem::replace(self.state.get_mut(), State::Cancelled(None))
-        {
-            end(operation, self.born);
-            let forgotten = waker.is_none() && !*self.awaited.get_mut() && !self.born.is_past();
+        let Some(mut state) = self.state.take_mine() else { return };
+        if let State::Running { operation, waker, .. } = std::mem::replace(state.get_mut(), State::Cancelled(None)) {
+            drop(operation);
+            let forgotten = waker.is_none() && !*self.awaited.get_mut();
             if let Some(owed) = self.owed.take().filter(|_| forgotten) {
                 attach(|py| owed.remind(py, &self.title(py)));
             }

@@ -1,16 +1,22 @@
 //! Counters of one service instance.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidewire_core::histogram::Histogram;
 use tidewire_engine::raw::Mutex;
+use tidewire_node::raw::{CallDurations, SERVER};
+
+use crate::actors::engine::Engine;
 
 /// Counts of calls and their times.
 #[pyclass(frozen, module = "tidewire._tidewire")]
-#[derive(Default)]
 pub struct CallCounters {
     // Plain functions end on several threads.
     counts: Mutex<Counts>,
+    durations: Arc<CallDurations>,
 }
 
 #[derive(Clone, Default)]
@@ -26,8 +32,8 @@ struct Counts {
 #[pymethods]
 impl CallCounters {
     #[new]
-    fn new() -> Self {
-        Self::default()
+    fn new(engine: &Engine) -> Self {
+        Self { counts: Mutex::default(), durations: Arc::clone(&engine.durations) }
     }
 
     /// Notes that a handler has begun.
@@ -35,29 +41,33 @@ impl CallCounters {
         self.counts.lock().begun += 1;
     }
 
-    /// Notes that a handler gave its result.
-    pub fn ended(&self, us: u64) {
+    /// Notes that a handler gave its result. A `method` is `service/method`.
+    pub fn ended(&self, method: &str, us: u64) {
+        self.durations.record(SERVER, method, "", Duration::from_micros(us));
         let mut counts = self.counts.lock();
         counts.ended += 1;
         counts.times_us.record(us);
     }
 
     /// Notes that a handler raised.
-    pub fn failed(&self) {
+    pub fn failed(&self, method: &str, error: &str, us: u64) {
+        self.durations.record(SERVER, method, error, Duration::from_micros(us));
         let mut counts = self.counts.lock();
         counts.ended += 1;
         counts.errors += 1;
     }
 
     /// Notes that a handler ended because nobody waited for it any more.
-    pub fn cancelled(&self) {
+    pub fn cancelled(&self, method: &str, us: u64) {
+        self.durations.record(SERVER, method, "CancelledError", Duration::from_micros(us));
         let mut counts = self.counts.lock();
         counts.ended += 1;
         counts.cancelled += 1;
     }
 
     /// Notes that a stream has come to its end.
-    fn streamed(&self) {
+    fn streamed(&self, method: &str, us: u64) {
+        self.durations.record(SERVER, method, "", Duration::from_micros(us));
         let mut counts = self.counts.lock();
         counts.ended += 1;
         counts.streams += 1;

@@ -3,6 +3,7 @@
 pub mod admission;
 pub mod balancer;
 pub mod call_counters;
+pub mod call_durations;
 pub mod exports;
 pub mod imports;
 pub mod retry;

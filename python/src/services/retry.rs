@@ -6,7 +6,7 @@ use tidewire_engine::raw::Mutex;
 
 /// The attempts of one call, at instances by their ids.
 #[pyclass(frozen, module = "tidewire._tidewire")]
-pub struct Retry(Mutex<Machine<String>>);
+pub struct Retry(pub Mutex<Machine<String>>);
 
 fn us(seconds: f64) -> u64 {
     (seconds * 1e6) as u64
@@ -26,9 +26,13 @@ impl Retry {
         self.0.lock().tried().to_vec()
     }
 
-    /// An instance has refused the call.
-    fn refused(&self, instance: String) {
-        self.0.lock().refused(instance);
+    /// An instance has refused the call: for lack of capacity, or for another reason.
+    fn refused(&self, instance: String, overloaded: bool) {
+        if overloaded {
+            self.0.lock().overloaded(instance);
+        } else {
+            self.0.lock().refused(instance);
+        }
     }
 
     /// The link was lost after the call was sent. Returns true to retry the call.

@@ -18,6 +18,7 @@ use super::results::{event, nothing, pending};
 use super::stream_worker::line_log;
 use crate::actors::engine::Engine;
 use crate::change_counter::ChangeCounter;
+use crate::interpreter::PerProcessOwned;
 use crate::pending::Pending;
 
 /// The title, the concurrency, the deliveries in flight, and the ack wait in microseconds.
@@ -76,21 +77,21 @@ impl DeliveryWorker {
 
 /// Settles one event.
 #[pyclass(frozen, module = "tidewire._tidewire")]
-pub struct EventDelivery(Arc<Delivery>);
+pub struct EventDelivery(PerProcessOwned<Arc<Delivery>>);
 
 impl EventDelivery {
     /// The event, and what settles it.
     pub fn new(py: Python<'_>, delivery: Arc<Delivery>) -> PyResult<(Py<PyAny>, Self)> {
-        Ok((event(py, delivery.event().as_ref(), delivery.delivery())?, Self(delivery)))
+        Ok((event(py, delivery.event().as_ref(), delivery.delivery())?, Self(PerProcessOwned::new(delivery))))
     }
 }
 
 #[pymethods]
 impl EventDelivery {
     /// Settles the event. `waits`: awaiting it waits until that is stored, else for capacity.
-    fn settle(&self, settled: Settled, waits: bool) -> Pending {
-        let how = settlement(settled);
-        let begun = if waits { self.0.settle(how) } else { self.0.settle_soon(how) };
-        pending("settle", async move { begun.await.map_err(HomeError::from) }, nothing)
+    fn settle(&self, py: Python<'_>, settled: Settled, waits: bool) -> PyResult<Pending> {
+        let (delivery, how) = (self.0.checked(py)?, settlement(settled));
+        let begun = if waits { delivery.settle(how) } else { delivery.settle_soon(how) };
+        Ok(pending("settle", async move { begun.await.map_err(HomeError::from) }, nothing))
     }
 }

@@ -31,7 +31,7 @@ impl HeldLease {
 
     /// Something to await: the end of the time for which it is held for sure.
     fn lost(&self, py: Python<'_>) -> PyResult<Pending> {
-        self.0.born.check(py)?;
+        self.0.check(py)?;
         let lease = Arc::clone(&self.0);
         let lost = async move {
             lease.lost().await;
@@ -42,8 +42,7 @@ impl HeldLease {
 
     /// Releases the lease, also if nobody awaits it. Awaiting it raises LeaseLost if it was lost.
     fn release(&self, py: Python<'_>) -> PyResult<Pending> {
-        self.0.born.check(py)?;
-        let released = self.0.give_back();
+        let released = self.0.checked(py)?.give_back();
         Ok(pending("release", async move { released.await.map_err(HomeError::from) }, super::nothing))
     }
 }

@@ -111,6 +111,11 @@ impl StreamHome {
         Ok(Self { node: Some(PerProcessOwned::new(node.clone())), ..Self::new(node.hub_home(), Vec::new()) })
     }
 
+    /// Buckets and sum of the microseconds of commits, and the calls that they answered.
+    fn commits(&self) -> Option<(Vec<u64>, u64, u64)> {
+        self.home.commits().map(|all| (all.times.buckets.to_vec(), all.times.sum_us, all.calls))
+    }
+
     /// Repairs made when the storage backend was opened.
     fn notices(&self) -> Vec<String> {
         self.notices.clone()
@@ -118,7 +123,8 @@ impl StreamHome {
 
     /// Stores accepted data, and releases the folder. Blocks.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        detach(py, || self.home.close().wait()).map_err(|failure| raise(py, &failure))
+        let Some(home) = self.home.mine() else { return Ok(()) };
+        detach(py, || home.close().wait()).map_err(|failure| raise(py, &failure))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -181,8 +187,8 @@ impl StreamHome {
         }))
     }
 
-    fn publish_queue(&self, stream: &str) -> PublishQueue {
-        PublishQueue::new(Arc::clone(&self.home), stream)
+    fn publish_queue(&self, engine: &Engine, stream: &str) -> PublishQueue {
+        PublishQueue::new(Arc::clone(&self.home), stream, Arc::clone(&engine.durations))
     }
 
     fn publisher(&self, py: Python<'_>, stream: &str, window: usize) -> PyResult<StreamPublisher> {

@@ -1,6 +1,7 @@
 //! `PublishQueue` and `StreamPublisher`: messages on their way into one stream.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use pyo3::IntoPyObjectExt;
@@ -9,6 +10,7 @@ use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use tidewire_backend::home::{Home, HomeError, NewMessage};
 use tidewire_engine::raw::Mutex;
 use tidewire_node::Error;
+use tidewire_node::raw::{CallDurations, SEND};
 use tidewire_node::streams as node;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::Subject;
@@ -20,6 +22,7 @@ use crate::interpreter::PerProcessOwned;
 use crate::interpreter::attach::attach;
 use crate::interpreter::round_end::at_round_end;
 use crate::pending::Pending;
+use crate::services::call_durations::note;
 
 /// `(subject, payload, key, id, headers, deliver_at_us, ttl_us)`.
 pub type Message =
@@ -45,11 +48,12 @@ impl MessageMaker {
 /// Messages on their way into one stream, each with its ack. Those of one round of an event loop
 /// share a batch.
 #[pyclass(frozen, module = "tidewire._tidewire")]
-pub struct PublishQueue(PerProcessOwned<node::PublishQueue>, MessageMaker);
+pub struct PublishQueue(PerProcessOwned<node::PublishQueue>, MessageMaker, Arc<str>, Arc<CallDurations>);
 
 impl PublishQueue {
-    pub fn new(home: Arc<dyn Home>, stream: &str) -> Self {
-        Self(PerProcessOwned::new(node::PublishQueue::new(home, stream, Some(flush()))), MessageMaker::default())
+    pub fn new(home: Arc<dyn Home>, stream: &str, durations: Arc<CallDurations>) -> Self {
+        let queue = node::PublishQueue::new(home, stream, Some(flush()));
+        Self(PerProcessOwned::new(queue), MessageMaker::default(), stream.into(), durations)
     }
 }
 
@@ -64,13 +68,16 @@ impl PublishQueue {
     fn publish(&self, py: Python<'_>, message: Message) -> PyResult<Pending> {
         let message = self.1.make(py, message)?;
         let schedule_id = message.deliver_at_us.and_then(|_| message.headers.last().map(|(_, id)| id.clone()));
-        let queue = (*self.0).clone();
+        let queue = self.0.checked(py)?.clone();
         // Pushed at the first poll: the queue has no more messages than somebody awaits.
+        let (stream, durations) = (Arc::clone(&self.2), Arc::clone(&self.3));
         let operation = async move {
+            let began = Instant::now();
             let result = queue.push(message).await;
-            attach(|py| match result {
-                Ok(stored) => ack(py, stored, schedule_id.as_deref()),
-                Err(failure) => Err(raise(py, &failure)),
+            attach(|py| {
+                let stored = result.map_err(|failure| raise(py, &failure));
+                note(py, &durations, SEND, &stream, began.elapsed(), stored.as_ref().err());
+                ack(py, stored?, schedule_id.as_deref())
             })
         };
         Pending::owed(py, "publish", None, Box::pin(operation))
@@ -102,13 +109,14 @@ impl StreamPublisher {
 impl StreamPublisher {
     /// Publishes a message, as soon as the window has capacity.
     fn publish(&self, py: Python<'_>, message: Message) -> PyResult<Py<Pending>> {
-        let begun = self.0.begin(self.1.make(py, message)?).map_err(|failure| refused(py, &self.0, failure))?;
+        let begun = self.0.checked(py)?.begin(self.1.make(py, message)?);
+        let begun = begun.map_err(|failure| refused(py, &self.0, failure))?;
         begun.map_or_else(|| Pending::taken(py), |begun| Py::new(py, self.later("publish", begun)))
     }
 
     /// Waits until everything is stored.
-    fn flush(&self) -> Pending {
-        self.later("flush", self.0.flush())
+    fn flush(&self, py: Python<'_>) -> PyResult<Pending> {
+        Ok(self.later("flush", self.0.checked(py)?.flush()))
     }
 
     #[getter]

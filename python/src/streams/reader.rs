@@ -72,7 +72,7 @@ impl StreamReader {
             Event(Event),
             Entry(Entry),
         }
-        let item = match &mut *self.0.reader.lock() {
+        let item = match &mut *self.0.checked(py)?.reader.lock() {
             Kind::Consumer(consumer) => consumer.take().map(Item::Delivery),
             Kind::Replay(replay) => replay.take().map(Item::Event),
             Kind::Watch(watch) => watch.take().map(Item::Entry),
@@ -91,13 +91,13 @@ impl StreamReader {
 
     /// Waits until an item is here. Gives false if none comes within so many seconds, or at all.
     #[pyo3(signature = (timeout_s=None))]
-    fn wait(&self, timeout_s: Option<f64>) -> Pending {
+    fn wait(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Pending> {
         let mut timeout = timeout_s.map(|timeout_s| Timeout::after(seconds(timeout_s)));
-        let shared = Arc::clone(&self.0);
+        let shared = Arc::clone(self.0.checked(py)?);
         let came = poll_fn(move |context| shared.poll(context, timeout.as_mut()));
-        pending("next", came, |py, came: Result<bool, String>| {
+        Ok(pending("next", came, |py, came: Result<bool, String>| {
             came.map_err(|text| error(py, "NodeStopped", &text, &[]))?.into_py_any(py)
-        })
+        }))
     }
 
     /// Ends the running fetch, and returns the events that are here, if nobody waits for them.

@@ -79,8 +79,11 @@ pub(super) fn truth(py: Python<'_>, value: bool) -> PyResult<Py<PyAny>> {
 
 pub(super) fn ack(py: Python<'_>, ack: Ack, schedule_id: Option<&str>) -> PyResult<Py<PyAny>> {
     static ACK: Once<Py<PyAny>> = Once::new();
-    let class = ACK.of(py, "tidewire.streams.publisher", "Ack")?;
-    Ok(class.call1((ack.sequence, ack.durability.name(), ack.duplicate, schedule_id))?.unbind())
+    static NEW: Once<Py<PyAny>> = Once::new();
+    // The constructor of a named tuple is a function of Python, and takes twice as long.
+    let (class, new) = (ACK.of(py, "tidewire.streams.publisher", "Ack")?, NEW.of(py, "builtins", "tuple.__new__")?);
+    let fields = (ack.sequence, ack.durability.name(), ack.duplicate, schedule_id);
+    Ok(new.call1((class, fields))?.unbind())
 }
 
 pub(super) fn event(py: Python<'_>, event: &Event, delivery: u32) -> PyResult<Py<PyAny>> {

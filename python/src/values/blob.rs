@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PySlice};
 
-use tidewire_link::PayloadParts;
+use tidewire_node::raw::PayloadParts;
 use tidewire_proto::generated::limits;
 
 use crate::errors::error;

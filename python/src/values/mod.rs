@@ -85,7 +85,7 @@ pub fn use_up<'py>(
     if !is_long(bytes.len() - begin) {
         return decode(py, &bytes[begin..], hook);
     }
-    tidewire_link::keep_freed(bytes.len());
+    tidewire_node::raw::keep_freed(bytes.len());
     blob::with_own_parts(py, bytes, begin, |head, parts| Decoder::new(py, head, parts, hook).whole())
 }
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import tidewire as tw
 from agent_support import PATIENCE, Gate, nothing
+from tidewire.testing import Clock
 
 
 def receipts() -> int:
@@ -161,23 +162,23 @@ def test_a_recipient_that_refuses_does_not_affect_the_others(node: tw.Node) -> N
     assert (full.seen, waits.seen, free.seen) == (["fills it"], ["fills it", "sent"], ["told", "sent"])
 
 
-def test_a_retry_that_finds_the_mailbox_full_ends_its_receipt_and_waits_no_more(node: tw.Node) -> None:
-    inside, release, failed = threading.Event(), threading.Event(), threading.Event()
+def test_a_retry_that_finds_the_mailbox_full_ends_its_receipt_and_waits_no_more(
+    node: tw.Node, tidewire_clock: Clock
+) -> None:
+    begun, release = threading.Semaphore(0), threading.Event()
 
     def handler(payload: object) -> None:
+        begun.release()
         if payload == "fails":
-            failed.set()
             raise ValueError(payload)
-        if payload == "hold":
-            inside.set()
-            assert release.wait(PATIENCE)
+        assert release.wait(PATIENCE)
 
     agent = node.agent(handler, id="a", mailbox=1, retry=tw.Retry(3, backoff_ms=2_000, backoff_max_ms=2_000))
     sender = node.agent(nothing, id="sender")
     receipt = sender.sync.send("fails", to="a", receipt=True)
-    assert failed.wait(PATIENCE)
+    assert begun.acquire(timeout=PATIENCE)
     sender.sync.send("hold", to="a")
-    assert inside.wait(PATIENCE)
+    assert begun.acquire(timeout=PATIENCE)
     sender.sync.send("fills it", to="a")
     assert receipt.wait_blocking(PATIENCE) == "failed"
     assert agent.statistics()["waiting_again"] == 0
@@ -185,17 +186,15 @@ def test_a_retry_that_finds_the_mailbox_full_ends_its_receipt_and_waits_no_more(
     release.set()
 
 
-async def test_each_attempt_at_a_request_is_a_message_of_its_own(node: tw.Node) -> None:
+async def test_each_attempt_at_a_request_is_a_message_of_its_own(node: tw.Node, tidewire_clock: Clock) -> None:
     attempts: list[tw.Message] = []
-    second, release = asyncio.Event(), asyncio.Event()
+    release = asyncio.Event()
 
     async def handler(payload: object, message: tw.Message) -> str:
         attempts.append(message)
         if message.delivery == 1:
             await release.wait()
-            return "too late"
-        second.set()
-        return "in time"
+        return "too late" if message.delivery == 1 else "in time"
 
     node.agent(handler, id="a", concurrency=2)
     asker = node.agent(nothing, id="asker")

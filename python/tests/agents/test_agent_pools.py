@@ -319,3 +319,13 @@ def test_an_id_that_is_taken_is_refused_and_leaves_the_other_alone(node: tw.Node
 def test_a_class_of_agents_needs_a_node() -> None:
     with pytest.raises(tw.InvalidArgument, match=r"an agent lives in a node: use node\.pool"):
         tw.Pool(agents.Counter)
+
+
+@pytest.mark.promise("P12.63")
+async def test_a_drained_pool_of_agents_handles_its_mailbox(node: tw.Node) -> None:
+    pool = node.pool(agents.Shop, workers=1, id="shop")
+    desk = node.agent(nothing, id="desk")
+    answers = [asyncio.ensure_future(desk.request(agents.Order("X", 4), to="shop", timeout=PATIENCE)) for _ in range(9)]
+    await asyncio.gather(answers[0])
+    pool.drain()
+    assert await asyncio.gather(*answers) == [10.0] * 9

@@ -51,9 +51,14 @@ def test_nobody_to_send_to_is_an_error_at_the_call(node: tw.Node) -> None:
 
 
 @pytest.mark.promise("P11.2")
-def test_a_stopped_agent_is_gone_and_its_id_is_free(node: tw.Node) -> None:
+def test_an_id_is_taken_until_its_agent_has_stopped(node: tw.Node) -> None:
     sender = node.agent(nothing, id="sender")
     first = node.agent(nothing, id="a", capabilities=["x"])
+    node.spawn(nothing, name="plain")
+    for taken in ("a", "plain"):
+        with pytest.raises(tw.NameTaken):
+            node.agent(nothing, id=taken)
+    assert list(node.agents) == [sender, first]
     first.sync.stop()
     assert first.status == "stopped"
     assert node.agents.get("a") is None
@@ -62,16 +67,6 @@ def test_a_stopped_agent_is_gone_and_its_id_is_free(node: tw.Node) -> None:
     second = node.agent(nothing, id="a", capabilities=["x"])
     assert node.agents.get("a") is second
     assert node.lookup("a") == second.ref
-
-
-@pytest.mark.promise("P11.2")
-def test_an_id_that_is_taken_is_an_error_and_changes_nothing(node: tw.Node) -> None:
-    first = node.agent(nothing, id="a")
-    node.spawn(nothing, name="plain")
-    for taken in ("a", "plain"):
-        with pytest.raises(tw.NameTaken):
-            node.agent(nothing, id=taken)
-    assert list(node.agents) == [first]
 
 
 @pytest.mark.promise("P11.4")

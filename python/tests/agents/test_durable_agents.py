@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 import tidewire as tw
 from command_support import run_all, said
 from home_support import PATIENCE, every_home, nodes, release
+from link_processes import Program, Programs
 
 
 @dataclass
@@ -82,62 +82,57 @@ async def over(node: tw.Node, id: str, count: int) -> Any:
 
 
 @pytest.mark.promise("P17.78", "P17.86", "P17.88")
-@every_home
 async def test_messages_wait_for_an_agent_that_does_not_run_and_its_state_is_that_of_the_last_one(
-    kind: str, tmp_path: Path
+    homes: list[tw.Node],
 ) -> None:
-    async with nodes(kind, tmp_path) as (one, two):
-        desk = one.agent(lambda payload: None, id="desk")
-        for cents in (5, 7):
-            await desk.send(Deposit("anna", cents), to="ledger", durable=True)
-        ledger = with_agent(one, Ledger(), "ledger", durable="state")
-        fence = await ledger.active(PATIENCE)
-        await over(one, "ledger", 2)
-        assert ledger.state == Sums({"anna": 12}, 2)
-        assert await desk.request("anna", to="ledger") == 12
-        assert (await ledger.stop()).balanced
-        await desk.send(Deposit("anna", 1), to=["ledger"], durable=True)
-        again = with_agent(two, Ledger(), "ledger", durable="state")
-        assert await again.active(PATIENCE) > fence
-        info = await over(two, "ledger", 3)
-        assert again.state == Sums({"anna": 13}, 3)
-        assert (info.handled, info.dead, info.open, info.lag) == (3, 0, 0, 0)
-        assert info.state == {"cents": {"anna": 13}, "seen": 3} or info.state == Sums({"anna": 13}, 3)
-        told = with_agent(two, Told(3), "told", durable="inbox")
-        await asyncio.wait_for(told.all.wait(), PATIENCE)
-        assert told.came == [("ledger", 1, ["anna", cents]) for cents in (5, 12, 13)], "once each, in order"
-        past = await two.agent_messages("ledger")
-        assert [(one.stage, one.message.payload) for one in past if one.message] == [
-            ("over", Deposit("anna", cents)) for cents in (5, 7, 1)
-        ]
+    one, two = homes
+    desk = one.agent(lambda payload: None, id="desk")
+    for cents in (5, 7):
+        await desk.send(Deposit("anna", cents), to="ledger", durable=True)
+    ledger = with_agent(one, Ledger(), "ledger", durable="state")
+    fence = await ledger.active(PATIENCE)
+    await over(one, "ledger", 2)
+    assert ledger.state == Sums({"anna": 12}, 2)
+    assert await desk.request("anna", to="ledger") == 12
+    assert (await ledger.stop()).balanced
+    await desk.send(Deposit("anna", 1), to=["ledger"], durable=True)
+    again = with_agent(two, Ledger(), "ledger", durable="state")
+    assert await again.active(PATIENCE) > fence
+    info = await over(two, "ledger", 3)
+    assert again.state == Sums({"anna": 13}, 3)
+    assert (info.handled, info.dead, info.open, info.lag) == (3, 0, 0, 0)
+    assert info.state == {"cents": {"anna": 13}, "seen": 3} or info.state == Sums({"anna": 13}, 3)
+    told = with_agent(two, Told(3), "told", durable="inbox")
+    await asyncio.wait_for(told.all.wait(), PATIENCE)
+    assert told.came == [("ledger", 1, ["anna", cents]) for cents in (5, 12, 13)], "once each, in order"
+    past = await two.agent_messages("ledger")
+    assert [(one.stage, one.message.payload) for one in past if one.message] == [
+        ("over", Deposit("anna", cents)) for cents in (5, 7, 1)
+    ]
 
 
 @pytest.mark.promise("P17.79", "P17.84", "P17.91", "P17.93")
-@every_home
-async def test_a_handler_that_raises_has_changed_and_sent_nothing_and_its_message_is_tried_again(
-    kind: str, tmp_path: Path
-) -> None:
-    async with nodes(kind, tmp_path, 1) as (node,):
-        desk = node.agent(lambda payload: None, id="desk")
-        ledger = with_agent(node, Ledger(), "ledger", durable="state", retry=tw.Retry(2, backoff_ms=1))
-        told = with_agent(node, Told(2), "told", durable="inbox")
-        for cents in (5, -1, 7):
-            await desk.send(Deposit("anna", cents), to="ledger", durable=True)
-        info = await over(node, "ledger", 3)
-        await asyncio.wait_for(told.all.wait(), PATIENCE)
-        assert ledger.state == Sums({"anna": 12}, 2)
-        assert [payload for _, _, payload in told.came] == [["anna", 5], ["anna", 12]]
-        assert (info.handled, info.dead, info.open) == (2, 1, 0)
-        [letter] = await node.agent_dead_letters("ledger")
-        assert (letter.attempts, letter.reason, letter.error) == (3, "failed", "ValueError: -1 cents")
-        assert "on_deposit" in letter.traceback and letter.message is not None
-        assert letter.message.payload == Deposit("anna", -1)
-        assert await node.requeue_agent_messages("ledger", letter.sequence) == 1
-        info = await over(node, "ledger", 4)
-        assert [letter.sequence for letter in await node.agent_dead_letters("ledger")] != [letter.sequence]
-        assert await node.drop_agent_messages("ledger", *range(10)) == 1
-        assert (await node.durable_agent("ledger")).dead == 0
-        assert [found.id for found in await node.durable_agents()] == ["ledger", "told"]
+async def test_a_handler_that_raises_has_changed_and_sent_nothing_and_its_message_is_tried_again(home: tw.Node) -> None:
+    desk = home.agent(lambda payload: None, id="desk")
+    ledger = with_agent(home, Ledger(), "ledger", durable="state", retry=tw.Retry(2, backoff_ms=1))
+    told = with_agent(home, Told(2), "told", durable="inbox")
+    for cents in (5, -1, 7):
+        await desk.send(Deposit("anna", cents), to="ledger", durable=True)
+    info = await over(home, "ledger", 3)
+    await asyncio.wait_for(told.all.wait(), PATIENCE)
+    assert ledger.state == Sums({"anna": 12}, 2)
+    assert [payload for _, _, payload in told.came] == [["anna", 5], ["anna", 12]]
+    assert (info.handled, info.dead, info.open) == (2, 1, 0)
+    [letter] = await home.agent_dead_letters("ledger")
+    assert (letter.attempts, letter.reason, letter.error) == (3, "failed", "ValueError: -1 cents")
+    assert "on_deposit" in letter.traceback and letter.message is not None
+    assert letter.message.payload == Deposit("anna", -1)
+    assert await home.requeue_agent_messages("ledger", letter.sequence) == 1
+    info = await over(home, "ledger", 4)
+    assert [letter.sequence for letter in await home.agent_dead_letters("ledger")] != [letter.sequence]
+    assert await home.drop_agent_messages("ledger", *range(10)) == 1
+    assert (await home.durable_agent("ledger")).dead == 0
+    assert [found.id for found in await home.durable_agents()] == ["ledger", "told"]
 
 
 @pytest.mark.promise("P17.80", "P17.81")
@@ -268,37 +263,33 @@ asyncio.run(main())
 """
 
 
-def child(url: str, id: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.Popen([sys.executable, "-c", CHILD, url, id], stdout=subprocess.PIPE, text=True, env=environment)
+def child(started: Programs, url: str | None) -> Program:
+    assert url is not None
+    return started.run("-c", CHILD, url, "ledger", env={"PYTHONPATH": os.pathsep.join(sys.path)})
 
 
 @pytest.mark.promise("P17.92")
 @pytest.mark.parametrize("kind", ["hub", "nats"])
 async def test_a_message_that_kills_each_process_that_has_it_ends_in_the_dead_letters(
-    kind: str, tmp_path: Path
+    kind: str, started: Programs, tmp_path: Path
 ) -> None:
     async with nodes(kind, tmp_path, 1) as (node,):
-        assert node.url is not None
         desk = node.agent(lambda payload: None, id="desk")
         for account, cents in (("anna", 5), ("poison", 1), ("bert", 7)):
             await desk.send(Deposit(account, cents), to="ledger", durable=True)
         ends = 0
         while True:
-            process = child(node.url, "ledger")
-            try:
-                ended = asyncio.ensure_future(asyncio.to_thread(process.wait))
-                done = asyncio.ensure_future(over(node, "ledger", 3))
-                await asyncio.wait({ended, done}, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
-                assert ended.done() or done.done()
-                if not ended.done():
-                    break
-                done.cancel()
-                assert process.returncode == -signal.SIGKILL
-                ends += 1
-            finally:
+            process = child(started, node.url)
+            ended = asyncio.ensure_future(asyncio.to_thread(process.process.wait))
+            done = asyncio.ensure_future(over(node, "ledger", 3))
+            await asyncio.wait({ended, done}, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+            assert ended.done() or done.done()
+            if not ended.done():
                 process.kill()
-                process.wait()
+                break
+            done.cancel()
+            assert ended.result() == -signal.SIGKILL
+            ends += 1
         info = await node.durable_agent("ledger")
         assert (info.handled, info.dead, info.state) in (
             (2, 1, {"cents": {"anna": 5, "bert": 7}, "seen": 2}),
@@ -311,12 +302,10 @@ async def test_a_message_that_kills_each_process_that_has_it_ends_in_the_dead_le
 @pytest.mark.promise("P17.79", "P17.82", "P17.83", "P17.87", "P17.89")
 @pytest.mark.parametrize("kind", ["hub", "nats"])
 async def test_a_conversation_ends_with_the_same_sums_although_its_processes_are_killed(
-    kind: str, tmp_path: Path
+    kind: str, started: Programs, tmp_path: Path
 ) -> None:
     count = 60
     async with nodes(kind, tmp_path, 1) as (node,):
-        assert node.url is not None
-        url = node.url
         told = with_agent(node, Told(count), "told", durable="inbox")
         desk = node.agent(lambda payload: None, id="desk")
         stop = asyncio.Event()
@@ -324,13 +313,9 @@ async def test_a_conversation_ends_with_the_same_sums_although_its_processes_are
         async def kept_alive() -> None:
             """Start the process anew whenever it has been killed after some messages."""
             for killed_at in (7, 19, 23, 40, None):
-                process = child(url, "ledger")
-                try:
-                    waits = stop.wait() if killed_at is None else over(node, "ledger", killed_at)
-                    await waits
-                finally:
-                    os.kill(process.pid, signal.SIGKILL)
-                    process.wait()
+                process = child(started, node.url)
+                await (stop.wait() if killed_at is None else over(node, "ledger", killed_at))
+                process.kill()
 
         keeper = asyncio.ensure_future(kept_alive())
         for number in range(count):

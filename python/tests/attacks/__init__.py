@@ -35,6 +35,7 @@ SHORT = (
     "forged_announcements",
     "forged_user",
     "hashed_keys",
+    "hostile_hub",
     "http_begun_bodies",
     "silent_crowd",
     "slow_reader",
@@ -44,5 +45,5 @@ SHORT = (
 )
 """Attacks of the short run, one for each thing that a hub guards: memory of payloads, keys of
 objects, its loop, the directory, identities, hash tables, HTTP, connections, queues of a link,
-permissions, WebSocket, and tokens.
+permissions, WebSocket, tokens, and the hubs that it joins.
 """

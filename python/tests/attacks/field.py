@@ -18,12 +18,23 @@ from types import ModuleType
 from typing import Any
 
 from link_certificates import certificates
-from link_processes import Program, Programs
+from link_processes import Program, Programs, free_port
 
 from attacks import CALM_FACTOR, LONGEST_MS, P99_MS, TRIES
 from attacks.target import TOKENS, Target
 
-_PATTERNS = {"none": (("publish", []), ("subscribe", []), ("call", [])), "listener": (("publish", []), ("call", []))}
+_PARTNER = (
+    ("partner", True),
+    ("call", ["svc.bank.>", "agent.buyer"]),
+    ("publish", ["news.>"]),
+    ("serve", ["rome:pricing"]),
+)
+_PATTERNS = {
+    "none": (("publish", []), ("subscribe", []), ("call", [])),
+    "listener": (("publish", []), ("call", [])),
+    "rome": _PARTNER,
+    "rome2": _PARTNER,
+}
 _AGAIN_S = (1.0, 2.0)
 """Seconds before and of an attack that is tried again, at least."""
 _FOLDER = Path(__file__).parents[1]
@@ -182,10 +193,11 @@ def _field() -> Iterator[tuple[Program, Target, Program]]:
         try:
             hub_toml = Path(place) / "hub.toml"
             made = certificates(Path(place)) if shutil.which("openssl") else None
-            hub_toml.write_text(_settings(place, made))
+            other = free_port()
+            hub_toml.write_text(_settings(place, made, other))
             hub = programs.run("-m", "tidewire", "up", "--json", "--config", str(hub_toml))
             tide, ws, unix, *tls, web = json.loads(hub.line())["urls"]
-            target = Target(tide, ws, hub.process.pid, web, unix, *tls)
+            target = Target(tide, ws, hub.process.pid, web, unix, *(tls or ("",)), other)
             code = f"import sys; sys.path[:0] = {_PATHS!r}; from attacks.__main__ import main; main()"
             good = programs.run("-c", code, "--good", target.text())
             yield hub, target, good
@@ -193,7 +205,7 @@ def _field() -> Iterator[tuple[Program, Target, Program]]:
             programs.end()
 
 
-def _settings(place: str, made: Path | None) -> str:
+def _settings(place: str, made: Path | None, other: int) -> str:
     listen = ["tide://127.0.0.1:0", "ws://127.0.0.1:0", f"tide+unix://{place}/hub.sock"]
     if made is not None:
         listen.append("tide+tls://127.0.0.1:0")
@@ -203,6 +215,8 @@ def _settings(place: str, made: Path | None) -> str:
     for user, token in TOKENS.items():
         lines += ["[[hub.tokens]]", f'token = "{token}"', f'user = "{user}"']
         lines += [f"{field} = {json.dumps(patterns)}" for field, patterns in _PATTERNS.get(user, ())]
+    lines += ["[[hub.join]]", f'url = "tide://127.0.0.1:{other}"', 'as = "victim"']
+    lines += ['export = ["bank", "agent:buyer", "orders.>"]', 'import = ["evil:billing", "evil:news.>"]']
     return "\n".join(lines)
 
 

@@ -19,6 +19,8 @@ TOKENS = {
     "none": "may do nothing",
     "listener": "may subscribe to everything",
     "other": "may do everything, too",
+    "rome": "is that of a partner",
+    "rome2": "is that of another partner",
 }
 """The tokens of the hub by their users."""
 FLOOD_BYTES = 1 << 18
@@ -36,6 +38,7 @@ class Target:
         web: Its URL for HTTP, if it has one.
         unix: Its URL for a Unix socket.
         tls: Its URL for TLS, where there is an openssl to make a certificate with.
+        other: The port of a hub that it tries to join.
     """
 
     tide: str
@@ -44,6 +47,7 @@ class Target:
     web: str = ""
     unix: str = ""
     tls: str = ""
+    other: int = 0
 
     def text(self) -> str:
         return json.dumps(asdict(self))

@@ -29,13 +29,6 @@ ALTER DATABASE {name} SET search_path = public, pg_catalog;
 """
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The digest of the campaign that all of these run."""
-    store = f"sqlite:///{tmp_path_factory.mktemp('undisturbed')}/farm.db"
-    return tw.campaign(functions.pi, runs=RUNS, seed=7, store=store).run(workers=1, progress=False).digest
-
-
 class Clock:
     """A PostgreSQL database whose clock can be set."""
 

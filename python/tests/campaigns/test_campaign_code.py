@@ -15,6 +15,7 @@ import campaign_functions as functions
 import pytest
 import tidewire as tw
 from campaign_support import plan_of, program, running, sqlite_alone, until
+from link_processes import Programs
 
 
 def run_program(code: str, folder: Path, name: str = "program.py", **environment: str) -> tuple[int, str, str]:
@@ -200,16 +201,15 @@ other.execute("COMMIT")
 
 
 @pytest.mark.promise("P15.46")
-def test_a_file_that_is_held_by_another_for_a_while_is_waited_for(tmp_path: Path) -> None:
+def test_a_file_that_is_held_by_another_for_a_while_is_waited_for(started: Programs, tmp_path: Path) -> None:
     campaign = tw.campaign(functions.slow_pi, runs=600, store=f"sqlite:///{tmp_path}/farm.db")
-    holder = [sys.executable, "-c", HOLDER, str(tmp_path / "farm.db")]
     with running(campaign) as end:
         until(campaign, lambda status: status.done > 20)
-        with subprocess.Popen(holder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-            assert other.stdin and other.stdout and other.stdout.readline() == "held\n"
-            held = campaign.status().done
-            assert all(campaign.status().done == held for _ in range(100))
-            other.communicate("go on\n")
+        other = started.run("-c", HOLDER, str(tmp_path / "farm.db"))
+        other.expect("held")
+        held = campaign.status().done
+        assert all(campaign.status().done == held for _ in range(100))
+        other.tell("go on")
         report = end()
     assert (report.state, report.done, held < 600) == ("done", 600, True)
 

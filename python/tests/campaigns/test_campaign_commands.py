@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -148,21 +147,3 @@ def test_the_store_of_the_environment_is_that_of_campaigns_and_no_key_of_nodes(
         assert [one["name"] for one in answer("campaign", "list", "--url", place)] == ["pi"]
     with tw.Node() as node:
         assert node.sync.ask(node.spawn(lambda n: n + 1), 1) == 2
-
-
-EXAMPLES = """
-import contextlib, io, runpy, sys
-for command in sys.argv[1].split(","):
-    sys.argv, said = ["tidewire", *command.split(), "--help"], io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
-        runpy.run_module("tidewire", run_name="__main__")
-    print(command, f"Example: tidewire {command}" in said.getvalue())
-"""
-
-
-def test_every_command_has_an_example(tmp_path: Path) -> None:
-    names = ["run", "continue", "list", "show", "pause", "resume", "cancel", "errors", "summary", "export", "report"]
-    commands = [*(f"campaign {name}" for name in names), "worker"]
-    command = [sys.executable, "-c", EXAMPLES, ",".join(commands)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=50, cwd=tmp_path)
-    assert ran.stdout.splitlines() == [f"{command} True" for command in commands]

@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 import campaign_functions as functions
 import pytest
 import tidewire as tw
-from campaign_support import SUPPORT, gated, gone, plan_of, program, running, until, working
+from campaign_support import SUPPORT, gated, plan_of, program, running, until, working
 from command_support import run_all
+from link_processes import ends
 from tidewire._campaigns.store import without_password
 
 RUNS = 1_000
@@ -30,13 +31,11 @@ def tidewire(*arguments: str) -> subprocess.CompletedProcess[str]:
     return run_all(arguments, folder=SUPPORT)[0]
 
 
-@pytest.mark.promise("P15.73", "P15.75")
+@pytest.mark.promise("P15.28", "P15.73", "P15.75")
 def test_a_campaign_whose_starter_was_killed_is_interrupted_and_one_command_continues_it(
-    store: str, tmp_path: Path, gate: str, monkeypatch: pytest.MonkeyPatch
+    store: str, tmp_path: Path, undisturbed: str, gate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGPASSWORD", urlsplit(store).password or "")  # No command shows it.
-    undisturbed = tw.campaign(functions.pi, runs=RUNS, seed=7, store=f"sqlite:///{tmp_path}/other.db")
-    digest = undisturbed.run(workers=1, progress=False).digest
     with gated(gate) as go_on:
         with program(COMMAND.format(runs=RUNS, store=store), tmp_path) as starter:
             campaign = plan_of(store)
@@ -44,7 +43,7 @@ def test_a_campaign_whose_starter_was_killed_is_interrupted_and_one_command_cont
             assert campaign.status().condition == "running"
             starter.kill()
             starter.wait()
-            assert all(gone(worker.process) for worker in at_work)
+            assert all(ends(worker.process) for worker in at_work)
         [listed] = json.loads(tidewire("campaign", "list", "--store", store, "--json").stdout)
         assert (listed["state"], listed["condition"]) == ("running", "interrupted")
         assert campaign.status().seconds_left is None
@@ -61,7 +60,8 @@ def test_a_campaign_whose_starter_was_killed_is_interrupted_and_one_command_cont
         continued = tidewire(*command[1:], "--workers", "2", "--json")
     assert continued.returncode == 0, continued.stderr
     report = json.loads(continued.stdout)
-    assert (report["condition"], report["done"], report["digest"]) == ("done", RUNS, digest)
+    assert (report["condition"], report["done"], report["digest"]) == ("done", RUNS, undisturbed)
+    assert campaign.verify() == undisturbed
 
 
 @pytest.mark.promise("P15.76")

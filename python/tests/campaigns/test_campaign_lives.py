@@ -15,7 +15,8 @@ from pathlib import Path
 import campaign_functions as functions
 import pytest
 import tidewire as tw
-from campaign_support import gated, gone, plan_of, program, running, sqlite_alone, until, working
+from campaign_support import gated, plan_of, program, running, sqlite_alone, until, working
+from link_processes import ends
 from server_keeper import Keeper
 
 RUNS = 1_000
@@ -46,13 +47,6 @@ def go_on(gate: str) -> Iterator[Callable[[], None]]:
         yield opens
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The digest of the campaign that all of these run."""
-    store = f"sqlite:///{tmp_path_factory.mktemp('undisturbed')}/farm.db"
-    return tw.campaign(functions.pi, runs=RUNS, seed=7, store=store).run(workers=1, progress=False).digest
-
-
 def plan(store: str, lease: float = 5.0) -> tw.Campaign:
     return tw.campaign(functions.slow_pi, runs=RUNS, seed=7, name="pi", store=store, lease=lease)
 
@@ -60,20 +54,6 @@ def plan(store: str, lease: float = 5.0) -> tw.Campaign:
 def check(report: tw.Report, digest: str) -> None:
     assert (report.state, report.done, report.rows, report.failed, report.quarantined) == ("done", RUNS, RUNS, 0, 0)
     assert (report.digest, report.campaign.verify()) == (digest, digest)
-
-
-@pytest.mark.promise("P15.28")
-def test_workers_end_with_their_starter_and_another_one_goes_on(
-    store: str, tmp_path: Path, undisturbed: str, go_on: Callable[[], None]
-) -> None:
-    with program(STARTER.format(store=store), tmp_path) as starter:
-        campaign = plan_of(store)
-        at_work = working(until(campaign, lambda status: status.done > 50 and len(working(status)) == 2))
-        starter.kill()
-        assert all(gone(worker.process) for worker in at_work)
-    assert campaign.status().state == "running"
-    go_on()
-    check(campaign.run(workers=2, progress=False), undisturbed)
 
 
 @pytest.mark.promise("P15.17")
@@ -234,7 +214,7 @@ def test_a_server_that_stays_away_ends_a_run_with_its_name(go_on: Callable[[], N
             go_on()
             with pytest.raises(tw.StoreUnavailable) as caught:
                 end()
-            assert all(gone(worker.process) for worker in at_work)
+            assert all(ends(worker.process) for worker in at_work)
         assert (caught.value.code, caught.value.retryable) == ("store_unavailable", True)
         keeper.order("start")
         assert campaign.run(workers=1, progress=False).done == RUNS

@@ -12,7 +12,8 @@ from pathlib import Path
 import campaign_functions as functions
 import pytest
 import tidewire as tw
-from campaign_support import gone, program, server, sqlite_alone, until, working
+from campaign_support import program, server, sqlite_alone, until, working
+from link_processes import ends
 
 
 def started(campaign: tw.Campaign) -> tw.Campaign:
@@ -88,7 +89,7 @@ def test_a_server_that_is_told_to_end_stores_what_it_has_and_its_workers_end(sto
         at_work = working(until(campaign, lambda status: status.done > 50 and len(working(status)) == 2))
         serving.send_signal(signal.SIGTERM)
         assert serving.wait(30) == 0
-        assert all(gone(worker.process) for worker in at_work)
+        assert all(ends(worker.process) for worker in at_work)
     status = campaign.status()
     assert (status.state, status.leased, status.losses) == ("running", 0, 0)
     assert status.done == sum(len(batch.runs) for batch in campaign.batches())

@@ -5,13 +5,12 @@ behind.
 from __future__ import annotations
 
 import json
-import os
-import select
 import sys
 from pathlib import Path
 
 import pytest
 from command_support import PACKAGE, bench
+from link_processes import ends
 from tidewire_bench.programs import RunFailed
 from tidewire_bench.rpc_run import Roles, figures_of
 
@@ -68,7 +67,7 @@ def test_every_role_is_ended_when_its_run_is_over(tmp_path: Path) -> None:
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert len(pids) == 4
     for pid in pids:
-        assert gone(pid), pid
+        assert ends(pid), pid
 
 
 def test_a_service_that_changes_a_payload_is_found_out(tmp_path: Path) -> None:
@@ -123,14 +122,3 @@ with open({str(pids)!r}, "a") as file:
 print('{{"url": "x", "pid": 1}}', flush=True)
 sys.stdin.read()
 """
-
-
-def gone(pid: int) -> bool:
-    """Waits for the end of a process."""
-    try:
-        end = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    ended, _, _ = select.select([end], [], [], 30)
-    os.close(end)
-    return bool(ended)

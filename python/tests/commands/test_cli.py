@@ -76,14 +76,8 @@ def test_an_unknown_command_is_wrong_usage() -> None:
     assert "fly" in ran.stderr
 
 
-def test_help_shows_examples() -> None:
-    assert "Example: tidewire doctor" in " ".join(tidewire("doctor", "--help").stdout.split())
+def test_help_of_benchmarks_shows_examples() -> None:
     assert "tidewire bench engine --only A1,A2" in tidewire("bench", "engine", "--help").stdout
-
-
-def test_help_says_where_limits_of_tokens_go() -> None:
-    told = " ".join(tidewire("up", "--help").stdout.replace("│", " ").split())
-    assert "What a token allows, and its limits, go in tables hub.tokens of the --config file" in told
 
 
 def test_the_command_without_a_checkout_says_where_benchmarks_are(tmp_path: Path) -> None:

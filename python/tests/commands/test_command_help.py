@@ -22,7 +22,12 @@ SAID = {
     **{f"campaign {name}": ("TIDEWIRE_STORE", "sqlite:///tidewire.db") for name in OF_A_STORE},
     "campaign run": ("TIDEWIRE_STORE", "sqlite:///tidewire.db", CPUS),
     "worker": ("TIDEWIRE_STORE", "sqlite:///tidewire.db", CPUS),
-    "up": (HUB, "default: (10)"),
+    "up": (
+        HUB,
+        "default: (10)",
+        "What a token allows, and its limits, go in tables hub.tokens of the --config file",
+    ),
+    "doctor": ("Example: tidewire doctor",),
     "top": ("the nodes of this user", "TIDEWIRE_TOKEN", "TIDEWIRE_CA, or the system"),
     "mcp": ("TIDEWIRE_TOKEN",),
     "stream ls": ("TIDEWIRE_DATA",),
@@ -70,6 +75,13 @@ def test_the_help_of_a_command_shows_all_that_its_options_say(helps: dict[str, s
 def test_the_help_of_a_command_names_the_defaults_of_the_code(helps: dict[str, str], name: str) -> None:
     for text in SAID[name]:
         assert text in helps[name], (text, helps[name])
+
+
+def test_commands_of_campaigns_have_examples(helps: dict[str, str]) -> None:
+    without = {
+        name for name in helps if name.startswith("campaign ") and f"Example: tidewire {name}" not in helps[name]
+    }
+    assert not without and "Example: tidewire worker" in helps["worker"]
 
 
 def test_commands_are_grouped_and_ordered_and_a_place_has_one_word() -> None:

@@ -112,6 +112,7 @@ WRONG = (
         '[[hub.tokens]]\ntoken = "a-long-secret"\ncall = ["svc..x"]',
         "hub.tokens[0].call: 'svc..x' is not allowed: give tokens divided by single dots",
     ),
+    ('[[hub.tokens]]\ntoken = "a-long-secret"\nadmin = 1', "hub.tokens[0].admin: 1 is not allowed: give True or False"),
     (
         '[[hub.tokens]]\ntoken = "a-long-secret"\nlink_in_flight = 3',
         "hub.tokens[0].link_in_flight: 3 is not allowed: give 16 to",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tidewire as tw
 from command_support import run_all, said
+from link_processes import Programs
 
 
 def tidewire(*args: object) -> tuple[int, Any]:
@@ -42,7 +41,7 @@ def test_a_folder_is_looked_at_and_changed(tmp_path: Path, monkeypatch: pytest.M
     assert (code, told["error"]["code"]) == (1, "not_found")
 
 
-def test_events_are_chosen_by_time_key_and_text_and_a_stream_is_watched(tmp_path: Path) -> None:
+def test_events_are_chosen_by_time_key_and_text_and_a_stream_is_watched(started: Programs, tmp_path: Path) -> None:
     with tw.Node(data=tmp_path, name="center") as node:
         url = node.listen("tide://127.0.0.1:0").url
         orders = node.sync.stream("orders", subjects=["orders.>"])
@@ -65,13 +64,13 @@ def test_events_are_chosen_by_time_key_and_text_and_a_stream_is_watched(tmp_path
             assert (code, told["error"]["code"]) == (2, "invalid_argument") and f"{option}: {text!r}" in told["error"][
                 "message"
             ]
-        command = [sys.executable, "-m", "tidewire", "stream", "info", "orders", "--watch", "--json", "--url", url]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
-            assert json.loads(watching.stdout.readline())["messages"] == 4
-            orders.publish("orders.c", {"n": 4})
-            assert json.loads(watching.stdout.readline())["messages"] == 5
-            watching.send_signal(signal.SIGINT)
-            assert watching.wait(30) == 130
+        command = ("-m", "tidewire", "stream", "info", "orders", "--watch", "--json", "--url", url)
+        watching = started.run(*command)
+        assert json.loads(watching.line())["messages"] == 4
+        orders.publish("orders.c", {"n": 4})
+        assert json.loads(watching.line())["messages"] == 5
+        watching.signal(signal.SIGINT)
+        assert watching.ended() == 130
 
 
 def test_schedules_are_made_listed_and_cancelled(tmp_path: Path) -> None:

@@ -75,6 +75,39 @@ def test_services_are_seen_in_statistics_and_in_the_table(place: Path) -> None:
     assert line.split()[:3] == ["math", "blue", "0"]
 
 
+async def test_a_joined_hub_and_the_routes_of_a_caller_are_seen(place: Path) -> None:
+    async with tw.Node(name="paris") as paris, tw.Node(name="berlin", inspect=True) as berlin:
+        url = paris.listen("tide://127.0.0.1:0").url
+        berlin.listen("tide://127.0.0.1:0")
+        for number in (1, 2):
+            await berlin.serve({"quote": lambda: 1}, name="pricing", instance=f"i{number}")
+        await paris.serve({"pay": lambda: None}, name="billing")
+        await berlin.join(url, export=["pricing", "missing", "orders.>"], import_=["paris:billing"])
+        await berlin.client("paris:billing").pay()
+        quote = berlin.client("pricing").with_(policy="lowest_latency").quote
+        for _ in range(8):
+            await quote()
+        async with paris.subscription("orders.*") as orders:
+            berlin.publish("orders.new", 1)
+            await anext(orders)
+        (join,) = berlin.statistics()["joins"]
+        assert (join["name"], join["url"], join["state"], join["lost"]) == ("paris", url, "joined", 0)
+        assert (join["calls_out"], join["calls_in"], join["messages_out"], join["messages_in"]) == (1, 0, 1, 0)
+        assert (join["exported"], join["imported"]) == (["berlin:pricing"], ["paris:billing"])
+        routes = [row for row in berlin.statistics()["routes"] if row["service"] == "pricing"]
+        assert [(row["method"], row["instance"]) for row in routes] == [("quote", "i1"), ("quote", "i2")]
+        assert sum(row["handled"] for row in routes) == 8
+        assert all(row["expected_us"] > 0 and row["reason"] for row in routes)
+        screen = Console(file=io.StringIO(), width=140)
+        with screen.capture() as shown:
+            screen.print(picture(with_rates(look(berlin), None), 140, None))
+        lines = {line.split()[0]: line.split() for line in shown.get().splitlines() if line.strip()}
+        assert lines["paris"][1] == "joined"
+        assert lines["pricing.quote"][1] in ("i1", "i2")
+        await paris.stop()
+        await berlin.until(lambda seen: seen["joins"][0]["state"] == "lost", PATIENCE_S)
+
+
 async def test_agents_of_other_nodes_are_looked_at_there(place: Path) -> None:
     async with tw.Node(name="hub", inspect=True) as hub:
         (path,) = place.iterdir()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -100,32 +99,6 @@ def test_a_killed_process_leaves_a_socket_that_top_removes(place: Path) -> None:
     assert "no node can be looked at" in ran.stderr
 
 
-def test_the_child_of_a_fork_does_not_keep_the_socket(place: Path) -> None:
-    forking = (
-        "import os, signal, sys, tidewire as tw\n"
-        "with tw.Node(name='parent', inspect=True) as node:\n"
-        "    for ends in (True, False):\n"
-        "        child = os.fork()\n"
-        "        if child == 0 and ends:\n            sys.exit(0)\n"
-        "        if child == 0:\n            signal.pause()\n"
-        "        if ends:\n            os.waitpid(child, 0)\n"
-        "    node.spawn(lambda n: n, name=f'child-{child}')\n"
-        "    print('ready', flush=True)\n"
-        "    sys.stdin.readline()\n"
-    )
-    with program(forking) as parent:
-        (path,) = place.iterdir()
-        (row,) = ask(path, "statistics")["actors"]
-        child = int(row["name"].removeprefix("child-"))
-        try:
-            parent.kill()
-            parent.wait(PATIENCE_S)
-            assert top("--once").returncode == 1, "the child does not answer for its parent"
-            assert list(place.iterdir()) == []
-        finally:
-            os.kill(child, signal.SIGKILL)
-
-
 # Access of users
 
 
@@ -197,11 +170,12 @@ def test_another_user_gets_no_answer_even_through_an_open_directory(place: Path)
 # Clients that are a nuisance
 
 
-def test_a_method_that_is_not_known_and_arguments_are_refused(place: Path) -> None:
+def test_a_method_that_is_not_known_arguments_and_actions_are_refused(place: Path) -> None:
     with tw.Node(inspect=True):
         (path,) = place.iterdir()
-        with pytest.raises(tw.NoResponders, match="nobody answers 'fly' here"):
-            ask(path, "fly")
+        for unknown in ("fly", "act"):
+            with pytest.raises(tw.NoResponders, match=f"nobody answers '{unknown}' here"):
+                ask(path, unknown)
         with pytest.raises(tw.InvalidArgument, match=r"\$sys.about: it takes no arguments"):
             ask(path, "about", 1)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 import tidewire as tw
 from command_support import run_all
+from link_processes import programs
+from tidewire import _limits as limits
 from top_support import PATIENCE_S, program, top
 
 JOINED = """
@@ -52,24 +54,40 @@ def test_top_looks_at_the_nodes_of_a_hub(hub: tuple[tw.Node, str], place: Path) 
         seen = json.loads(one.stdout)
         assert (seen["node"], seen["pid"], seen["url"]) == ("a b", first.pid, url)
         assert [row["id"] for row in seen["agents"]] == ["agent of a b"]
+        assert 0 < seen["round_trip_us"] < PATIENCE_S * 1e6
         assert "agent of second" in other.stdout
 
 
-def test_statistics_are_a_service_like_any_other(hub: tuple[tw.Node, str], place: Path) -> None:
-    _, url = hub
+@pytest.mark.promise("P13.101")
+async def test_a_link_counts_its_bytes_and_loses_credit_to_what_waits(place: Path) -> None:
+    payload, most = os.urandom(50_000), limits.LINK_QUEUE_BYTES.default
+    with programs() as started:
+        hub, url = started.hub()
+        async with tw.Node(url, name="writer") as writer, tw.Node(url, name="reader", inspect=True) as reader:
+            arrived = asyncio.Event()
 
-    async def story() -> None:
-        async with tw.Node(url, name="asker", inspect=False) as asker:
-            (info,) = [info for info in await asker.services() if info.name == "$sys"]
-            assert info.visibility == "private"
-            assert [method.name for method in info.methods] == ["about", "statistics"]
-            (key,) = info.instances
-            calls = asker.client("$sys").with_(instance=key)
-            assert (await calls.about())["node"] == "orders"
-            assert [row["id"] for row in (await calls.statistics())["agents"]] == ["agent of orders"]
+            async def read(order: bytes) -> None:
+                if order == b"last":
+                    arrived.set()
 
-    with program(JOINED, url, "orders"):
-        asyncio.run(story())
+            def count(node: tw.Node, key: str) -> int:
+                return int(node.statistics()["links"][key])
+
+            await reader.subscribe("orders", read)
+            os.kill(hub.process.pid, signal.SIGSTOP)
+            for _ in range(400):
+                writer.publish("orders", payload)
+            # The system holds a part of 20 MB.
+            assert most - 20_100_000 < count(writer, "credit_bytes") < most - 5_000_000
+            os.kill(hub.process.pid, signal.SIGCONT)
+            writer.publish("orders", b"last")
+            await arrived.wait()
+            received = count(reader, "received_bytes")
+            assert 20_000_000 < count(writer, "sent_bytes") < 20_100_000 > received > 20_000_000
+            assert count(writer, "credit_bytes") == most
+            (watched,) = [info for info in await writer.services() if info.name == "$sys"]
+            seen = await writer.client("$sys").with_(instance=watched.instances[0]).statistics()
+            assert seen["process"][0]["received_bytes"] == seen["received_bytes"] > received
 
 
 def test_a_node_that_was_not_asked_to_serves_no_statistics(hub: tuple[tw.Node, str], place: Path) -> None:
@@ -78,38 +96,8 @@ def test_a_node_that_was_not_asked_to_serves_no_statistics(hub: tuple[tw.Node, s
         assert node.statistics()["links"]["services"] == {}
 
 
-def test_a_token_without_the_right_may_not_look(place: Path) -> None:
-    with tw.Node(name="hub", inspect=True) as hub:
-        tokens = [tw.Token("secret-of-all"), tw.Token("secret-of-one", user="one", call=("svc.pricing.>",))]
-        url = hub.listen("tide://127.0.0.1:0", tokens=tokens).url
-        looks = ("top", "--url", url, "--once", "--interval", "0.1", "--token")
-        refused, allowed = run_all((*looks, "secret-of-one"), (*looks, "secret-of-all"))
-        assert (refused.returncode, allowed.returncode) == (1, 0)
-        assert "is not allowed with this token" in refused.stderr
-
-
-def test_nothing_of_it_is_reached_over_http(place: Path) -> None:
-    with tw.Node(name="hub", inspect=True) as hub:
-        address = urlsplit(hub.listen("http://127.0.0.1:0").url).netloc
-        (socket,) = place.iterdir()
-        for path in ("/services/$sys/about", "/services/$sys/statistics", f"/services/$sys/{socket.stem}"):
-            connection = http.client.HTTPConnection(address, timeout=PATIENCE_S)
-            connection.request("POST", path, b"{}", {"content-type": "application/json"})
-            assert connection.getresponse().status == 404
-            connection.close()
-        connection = http.client.HTTPConnection(address, timeout=PATIENCE_S)
-        connection.request("GET", "/openapi.json")
-        assert b"$sys" not in connection.getresponse().read()
-        connection.close()
-
-
 def test_a_node_whose_event_loop_is_blocked_is_seen_at_its_socket(hub: tuple[tw.Node, str], place: Path) -> None:
     _, url = hub
     with program(BLOCKED, url) as stuck:
         seen = json.loads(top("--json", "--interval", "0.1").stdout)
         assert (seen["node"], seen["pid"]) == ("stuck", stuck.pid)
-
-
-def test_names_of_services_that_begin_with_a_dollar_are_not_for_users(node: tw.Node) -> None:
-    with pytest.raises(tw.InvalidArgument, match=r"name: '\$sys' is not allowed: names that begin with \$"):
-        node.serve({"about": lambda: 1}, name="$sys")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import tidewire as tw
+from command_support import run_all
+from link_processes import programs
 from tidewire.top.answer import bounded
 
 PACKAGE = Path(__file__).resolve().parents[2]
@@ -36,11 +37,7 @@ with tw.Node(name="orders", inspect=True) as node, tw.Pool(abs, workers=1, name=
 
 
 def top(*arguments: str, columns: int = 80) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tidewire", "top", *arguments]
-    environment = {**os.environ, "COLUMNS": str(columns)}
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=60, cwd=PACKAGE, env=environment
-    )
+    return run_all(("top", *arguments), COLUMNS=str(columns))[0]
 
 
 def look(node: tw.Node) -> dict[str, Any]:
@@ -60,23 +57,11 @@ def ask(path: Path, method: str, *arguments: Any) -> dict[str, Any]:
 @contextmanager
 def program(text: str, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """A program that says when it is ready, and ends when its input does."""
-    command = [sys.executable, "-c", text, *arguments]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=PACKAGE,
-        env={**os.environ, **environment},
-    ) as started:
-        try:
-            assert started.stdout is not None
-            assert started.stdout.readline() == "ready\n"
-            yield started
-        finally:
-            assert started.stdin is not None
-            started.stdin.close()
-            started.wait(PATIENCE_S)
+    with programs() as found:
+        started = found.run("-c", text, *arguments, env=environment)
+        started.expect("ready")
+        yield started.process
+        started.end()
 
 
 def inspectors() -> list[threading.Thread]:

@@ -290,7 +290,7 @@ def test_a_node_goes_on_when_its_event_loop_was_closed(loop: str) -> None:
         thread.start()
         thread.join()
         print("fine")
-        run(node.stop(5))
+        run(asyncio.wait_for(node.stop(25), 10))
         """,
         loop,
     )

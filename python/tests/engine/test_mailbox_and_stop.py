@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
+from tidewire.testing import Clock
 
 
 class Held:
@@ -102,35 +103,28 @@ def test_a_stop_that_runs_out_of_time_says_where_the_handler_is(node: tw.Node) -
 
 @pytest.mark.promise("P8.7", "P8.8", "P16.26")
 @pytest.mark.parametrize("end", ["stop", "error"])
-def test_asks_of_actors_that_the_end_of_a_node_abandons_end_at_once(end: str) -> None:
-    gate = threading.Event()
+async def test_asks_of_actors_that_the_end_of_a_node_abandons_end_at_once(end: str, tidewire_clock: Clock) -> None:
+    gate, entered, loop = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
 
-    async def story() -> tuple[list[BaseException], tw.Node]:
-        entered, loop = asyncio.Event(), asyncio.get_running_loop()
+    def stuck(_: object) -> None:
+        loop.call_soon_threadsafe(entered.set)
+        gate.wait(60)
 
-        def stuck(_: object) -> None:
-            loop.call_soon_threadsafe(entered.set)
-            gate.wait(60)
-
-        with contextlib.suppress(ZeroDivisionError):
-            async with tw.Node(config={"abort_timeout_ms": 100}) as node:
-                ref = node.spawn(stuck, name="stuck")
-                asks = [asyncio.ensure_future(ref.ask(number, timeout=None)) for number in range(3)]
-                ref.tell("nobody waits")
-                await entered.wait()
-                if end == "error":
-                    raise ZeroDivisionError
-                await node.stop(timeout=0.1)
-        return await asyncio.wait_for(asyncio.gather(*asks, return_exceptions=True), 30), node
-
-    try:
-        told, node = asyncio.run(story())
-        assert [type(one) for one in told] == [tw.ActorStopped] * 3, told
-        letters = node.dead_letters.list(name="stuck")
-        assert node.ledger is not None and node.ledger.dead_lettered == len(letters) == 4
-        assert [letter.reason for letter in letters] == ["abandoned"] * 4
-    finally:
-        gate.set()
+    with contextlib.suppress(ZeroDivisionError):
+        async with tw.Node(config={"abort_timeout_ms": 100}) as node:
+            ref = node.spawn(stuck, name="stuck")
+            asks = [asyncio.ensure_future(ref.ask(number, timeout=None)) for number in range(3)]
+            ref.tell("nobody waits")
+            await entered.wait()
+            if end == "error":
+                raise ZeroDivisionError
+            await node.stop(timeout=0.1)
+    told = await asyncio.wait_for(asyncio.gather(*asks, return_exceptions=True), 30)
+    gate.set()
+    assert [type(one) for one in told] == [tw.ActorStopped] * 3, told
+    letters = node.dead_letters.list(name="stuck")
+    assert node.ledger is not None and node.ledger.dead_lettered == len(letters) == 4
+    assert [letter.reason for letter in letters] == ["abandoned"] * 4
 
 
 @pytest.mark.promise("P8.11")
@@ -234,21 +228,6 @@ def test_exceptions_in_hooks_are_contained(node: tw.Node) -> None:
         "RuntimeError: never began",
         "RuntimeError: never ended",
     ]
-
-
-async def test_the_node_at_its_end_accounts_for_everything() -> None:
-    async with tw.Node() as node:
-        refs = [node.spawn(lambda _: None) for _ in range(50)]
-        for ref in refs:
-            for n in range(50):
-                ref.tell(n)
-    assert node.ledger is not None
-    assert (node.ledger.accepted, node.ledger.handled) == (2_500, 2_500)
-    assert await node.stop() is node.ledger
-    with pytest.raises(tw.NodeStopped):
-        node.spawn(lambda _: None)
-    with pytest.raises(tw.NodeStopped):
-        node.publish("a.b", 1)
 
 
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])

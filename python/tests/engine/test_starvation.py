@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
+from tidewire.testing import Clock
 
 PATIENCE_S = 60
 
@@ -19,7 +20,7 @@ def of(threads: int, spare: int) -> dict[str, Any]:
 
 
 @pytest.mark.promise("P17.108")
-def test_handlers_that_wait_for_each_other_until_no_thread_is_free_are_named() -> None:
+def test_handlers_that_wait_for_each_other_until_no_thread_is_free_are_named(tidewire_clock: Clock) -> None:
     with tw.Node(config=of(1, 1)) as node:
         last = node.spawn(lambda message: message, name="last")
 
@@ -45,7 +46,7 @@ def test_handlers_that_wait_for_each_other_until_no_thread_is_free_are_named() -
 
 
 @pytest.mark.promise("P17.108")
-def test_all_asks_that_starve_together_are_told_so() -> None:
+def test_all_asks_that_starve_together_are_told_so(tidewire_clock: Clock) -> None:
     # Each handler asks the next one, until none has a thread; all have the same deadline.
     count, causes = 8, dict[int, str | None]()
     with tw.Node(config=of(1, count - 1)) as node:
@@ -60,24 +61,16 @@ def test_all_asks_that_starve_together_are_told_so() -> None:
         node.sync.ask(actors[-1], (count - 1, monotonic() + 1.0), timeout=PATIENCE_S)
     assert len(causes) == count
     for cause in causes.values():
-        assert cause is not None
-        assert f"handlers hold all {count}: " in cause
-        assert "4 more. Let these handlers await" in cause
+        assert cause and f"handlers hold all {count}: " in cause and "4 more. Let these handlers await" in cause
 
 
 @pytest.mark.promise("P17.108")
-def test_a_handler_that_blocks_outside_of_the_runtime_is_named_too() -> None:
-    gate, begun = threading.Event(), threading.Event()
-
-    def block(_: object) -> None:
-        begun.set()
-        gate.wait(PATIENCE_S)
-
+def test_a_handler_that_blocks_outside_of_the_runtime_is_named_too(tidewire_clock: Clock) -> None:
+    gate = threading.Event()
     with tw.Node(config=of(1, 0)) as node:
-        blocks = node.spawn(block, name="blocks")
+        blocks = node.spawn(lambda _: gate.wait(PATIENCE_S), name="blocks")
         asked = node.spawn(lambda message: message, name="asked")
         blocks.tell(1)
-        assert begun.wait(PATIENCE_S)
         with pytest.raises(tw.AskTimeout) as raised:
             node.sync.ask(asked, 1, timeout=0.1)
         assert f"handlers hold all 1: blocks (#{blocks.id})" in str(raised.value)
@@ -87,8 +80,7 @@ def test_a_handler_that_blocks_outside_of_the_runtime_is_named_too() -> None:
         # An actor that is slow while threads are free is told to be slow.
         gate.clear()
     with tw.Node(config=of(2, 0)) as node:
-        begun.clear()
-        blocks = node.spawn(block)
+        blocks = node.spawn(lambda _: gate.wait(PATIENCE_S))
         with pytest.raises(tw.AskTimeout) as raised:
             node.sync.ask(blocks, 1, timeout=0.1)
         assert "allow more time" in str(raised.value)
@@ -96,7 +88,7 @@ def test_a_handler_that_blocks_outside_of_the_runtime_is_named_too() -> None:
         gate.set()
 
 
-async def _late(desk: Any, is_blocked: bool) -> tw.AskTimeout:
+async def late(desk: Any, is_blocked: bool = True) -> tw.AskTimeout:
     """Call until the error says that the callee is blocked. A node tells once a second of calls
     that stand, and its hub tells the caller.
     """
@@ -131,7 +123,7 @@ def test_a_service_whose_methods_hold_all_threads_says_so_to_its_callers(
                 desk = caller.client("desk").with_(timeout=PATIENCE_S)
                 holding = asyncio.ensure_future(desk.hold())
                 await asyncio.to_thread(begun.wait, PATIENCE_S)
-                error = await asyncio.wait_for(_late(desk.with_(timeout=2.0), place != "same node"), PATIENCE_S)
+                error = await asyncio.wait_for(late(desk.with_(timeout=0.1), place != "same node"), PATIENCE_S)
                 if place == "same node":
                     assert " of desk (#" in (error.reason or "")
                 else:

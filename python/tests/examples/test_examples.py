@@ -1,5 +1,5 @@
-"""The demonstrations of a desk of agents, of a clerk and its team, and of orders, as a user runs
-them; the last two short at both homes.
+"""The demonstrations of a desk of agents, of a clerk and its team, of orders, and of two sites, as
+a user runs them.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def played(name: str, *arguments: str, timeout: int) -> str:
 
 @needs_flights
 def test_the_answer_agrees_with_a_plain_loop_and_names_what_is_missing() -> None:
-    done = ran("desk", "--deadline", "8", timeout=55)
+    done = ran("desk", "--deadline", "12", timeout=55)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "take Delta Air Lines Inc. (said without taxiing and history)" in done.stdout
-    assert "history  is missing: no answer within 8 s" in done.stdout
+    assert "history  is missing: no answer within 12 s" in done.stdout
     assert "2 workers of pool 'taxiing' ended" in done.stdout
     assert "a plain loop over the same files finds the same" in done.stdout
 
@@ -81,3 +81,21 @@ def test_each_order_is_billed_once_although_workers_are_killed(home: str) -> Non
         assert re.search(wanted, said), (wanted, said)
     older, newer = map(int, re.findall(r"fence (\d+)", said))
     assert older < newer
+
+
+def test_a_burst_spills_over_to_another_site_that_is_killed_and_returns() -> None:
+    said = played("two_sites", "--seconds", "1", timeout=60)
+    rows = re.findall(r"^ +[\d.]+  (\w[\w ]+?) +(\d+) +(\d+) +(\d+) +\d+ ms", said, re.MULTILINE)
+    phases = list(dict.fromkeys(phase for phase, *_ in rows))
+    assert phases == ["calm", "burst", "Paris killed", "Paris returns", "calm again"]
+    total = re.search(r"([\d,]+) in Berlin, ([\d,]+) in Paris, ([\d,]+) refused", said)
+    assert total is not None, said
+    sums = [sum(int(row[at]) for row in rows) for at in (1, 2, 3)]
+    assert [int(number.replace(",", "")) for number in total.groups()] == sums
+
+
+@needs_flights
+def test_the_console_has_its_systems() -> None:
+    done = ran("console", "--port", "0", "--seconds", "3", timeout=55)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"open http://127.0.0.1:\d+/console/", done.stdout)

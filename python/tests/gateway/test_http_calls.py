@@ -12,19 +12,13 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from http_support import PATIENCE, Site, ask, site, until
+from http_support import PATIENCE, Answer, Site, ask, site, until
 
 TOKENS = (
     tw.Token("hub-secret", "hub"),
     tw.Token("ann-secret", "ann"),
     tw.Token("bob-secret", "bob", call=("svc.shop.*.price",), publish=("orders.>",), subscribe=("orders.*",)),
 )
-
-
-@pytest.fixture(scope="module")
-def place() -> Iterator[Site]:
-    with site() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +128,45 @@ def test_safe_methods_are_read_with_get(place: Site) -> None:
     assert {fault["pointer"] for fault in faults} == {"/text", "/most"}
     told = place.ask("GET", "/openapi.json").value["paths"]["/services/shop/find"]
     assert [one["name"] for one in told["get"]["parameters"] if one["required"]] == ["text"]
+
+
+def form(*parts: tuple[str, bytes], end: bytes = b"--part--\r\n") -> bytes:
+    head = b'--part\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+    return b"".join(head % (name.encode(), content) for name, content in parts) + end
+
+
+FORM = "multipart/form-data; boundary=part"
+
+
+@pytest.mark.promise("P13.98")
+def test_files_of_a_form_are_bytes_or_streams(place: Site) -> None:
+    def send(method: str, body: bytes, content_type: str = FORM, **headers: str) -> Answer:
+        return place.ask("POST", f"/services/shop/{method}", body, content_type=content_type, **headers)
+
+    when = ("when", b"2026-11-29T00:00:00Z")
+    assert send("digest", form(("data", b"\xff" * 5), when)).value == "bytes 5 datetime"
+    # More than `http_body_bytes`: nobody holds it.
+    long = b"x" * (2**24 + 1)
+    assert send("upload", form(("title", b"7"), ("data", long))).value == ["7", len(long)]
+    for more, status in ((0, 200), (1, 413)):
+        full = b"x" * (2**24 - len(form(("data", b""))) + more)
+        assert send("digest", form(("data", full))).status == status
+    cases = (
+        (form(("data", b""), ("title", b"late")), {"errors": [{"pointer": "/title", "message": '"title" is missing'}]}),
+        (form(("title", b"1"), ("title", b"2")), {"detail": '"title" is given twice: give it once'}),
+        (form(("title", b"\xff")), {"detail": '"title" takes no file'}),
+        (form(("title", b"1"), end=b""), {"detail": "incomplete"}),
+    )
+    for body, told in cases:
+        answer = send("upload", body)
+        assert answer.problem == (400, "invalid_argument")
+        assert all(str(text) in str(answer.value[key]) for key, text in told.items())
+    assert send("upload", b"", "multipart/form-data").problem == (415, "invalid_argument")
+    assert send("upload", form(("data", b"")), idempotency_key="a").problem == (400, "invalid_argument")
+    content = place.ask("GET", "/openapi.json").value["paths"]["/services/shop/upload"]["post"]["requestBody"][
+        "content"
+    ]
+    assert content["multipart/form-data"]["schema"]["properties"]["data"]["format"] == "binary"
 
 
 def test_a_key_makes_a_call_happen_once(place: Site) -> None:

@@ -319,18 +319,24 @@ def test_tools_and_resources_are_those_of_the_token(tmp_path: Path) -> None:
             command=sys.executable, args=["-m", "tidewire", "mcp", url, "--token", "ann-secret"]
         )
         async with Client(stdio_client(command), mode=mode, message_handler=note) as client, AsyncExitStack() as stack:
-            heard, uris = notes.get, ["tidewire://streams/orders", "tidewire://streams/none"]
+            paths = ("streams/orders", "kv/limits", "kv/limits/eu.most", "streams/none")
+            heard, uris = notes.get, [f"tidewire://{path}" for path in paths]
             if mode == "auto":
                 listen = client.listen(resource_subscriptions=uris)
                 heard = (await stack.enter_async_context(listen)).__anext__
             else:
-                await client.subscribe_resource(uris[0])
-                for wrong in (uris[1], "tidewire://kv/limits"):
+                for uri in uris[:3]:
+                    await client.subscribe_resource(uri)
+                for wrong in (uris[3], "tidewire://kv/limits/eu.*", "tidewire://kv/none"):
                     with pytest.raises(MCPError, match="uri: "):
                         await client.subscribe_resource(wrong)
             for number in range(2):
                 await asyncio.to_thread(orders.publish, "orders.new", {"id": number})
                 assert str((await heard()).uri) == uris[0]
+            await asyncio.to_thread(limits.put, "us", 5)
+            assert str((await heard()).uri) == uris[1]
+            await asyncio.to_thread(limits.put, "eu.most", 5)
+            assert {str((await heard()).uri) for _ in range(2)} == set(uris[1:3])
             if mode == "legacy":
                 await client.unsubscribe_resource(uris[0])
 
@@ -344,7 +350,8 @@ def test_tools_and_resources_are_those_of_the_token(tmp_path: Path) -> None:
 
         orders, bob = guarded.node.sync.stream("orders", subjects=["orders.>"]), "Bearer bob-secret"
         orders.publish_all(("orders.new", {"id": number}) for number in range(150))
-        guarded.node.sync.kv("limits").put("eu.most", 5)
+        limits = guarded.node.sync.kv("limits")
+        limits.put("eu.most", 5)
         guarded.node.sync.kv("dots").put("red", PICTURE)
         asyncio.run(asyncio.wait_for(read_all(guarded.url), PATIENCE))
         for mode in ("auto", "legacy"):

@@ -13,17 +13,12 @@ from typing import Any
 import pytest
 import tidewire as tw
 from http_support import PATIENCE, Site, site
+from tidewire.testing import Recorder
 
 TOKENS = (
     tw.Token("hub-secret"),
     tw.Token("bob-secret", "bob", call=(), publish=("orders.>",), subscribe=("orders.*",)),
 )
-
-
-@pytest.fixture(scope="module")
-def place() -> Iterator[Site]:
-    with site() as made:
-        yield made
 
 
 @contextlib.contextmanager
@@ -79,20 +74,12 @@ def test_a_stream_that_fails_says_so_with_a_status_or_at_its_end(place: Site) ->
 
 
 def test_http_clients_and_nodes_receive_messages_of_each_other(place: Site) -> None:
-    heard: list[Any] = []
-    came = threading.Event()
-
-    def note(value: Any) -> None:
-        heard.append(value)
-        came.set()
-
-    place.node.subscribe("orders.new", note)
-    with streamed(place, "GET", "/subjects/orders.*", "text/event-stream") as answer:
+    stream = streamed(place, "GET", "/subjects/orders.*", "text/event-stream")
+    with Recorder(place.node, "orders.new") as orders, stream as answer:
         assert answer.status == 200
         sent = place.ask("POST", "/subjects/orders.new", {"id": 7}, tidewire_header_shop="north")
         assert (sent.status, sent.body) == (202, b"")
-        assert came.wait(PATIENCE)
-        assert heard == [{"id": 7}]
+        assert orders.sync.next()[0].message == {"id": 7}
         place.node.publish("orders.old", {"id": 8, "raw": b"\x01"}, headers={"a": "b"})
         first, second = (json.loads(event["data"]) for _, event in zip(range(2), events(answer), strict=False))
     assert first == {
@@ -107,10 +94,7 @@ def test_http_clients_and_nodes_receive_messages_of_each_other(place: Site) -> N
 
 
 def test_a_subscriber_over_http_answers_no_requests(place: Site) -> None:
-    with (
-        streamed(place, "GET", "/subjects/double", "text/event-stream") as answer,
-        pytest.raises(tw.NoResponders),
-    ):
+    with streamed(place, "GET", "/subjects/double", "text/event-stream") as answer, pytest.raises(tw.NoResponders):
         assert answer.status == 200
         place.node.request("double", 21).wait()
 

@@ -6,24 +6,15 @@ import asyncio
 import json
 import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
-import pytest
 import tidewire as tw
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from http_support import PATIENCE, Order, Site, site, until
-
-
-@pytest.fixture(scope="module")
-def place() -> Iterator[Site]:
-    with site() as made:
-        yield made
+from http_support import PATIENCE, Order, Site, until
+from link_processes import Programs
 
 
 def test_many_calls_share_one_connection_of_http_2(place: Site) -> None:
@@ -117,54 +108,22 @@ def test_answers_are_compressed_for_those_who_accept_it(place: Site) -> None:
     assert "accept-encoding" in plain.headers["vary"]
 
 
-def test_metrics_count_what_happens(place: Site) -> None:
-    def metrics() -> dict[str, float]:
-        lines = place.ask("GET", "/metrics").body.decode().splitlines()
-        return {
-            name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-        }
-
-    before = metrics()
-    for _ in range(5):
-        assert place.call("shop/echo", 1).status == 200
-    place.call("shop/nothing")
-    after = metrics()
-    done, missing = (f'tidewire_http_requests_total{{route="services",status="{status}"}}' for status in (200, 404))
-    assert after[done] - before.get(done, 0) == 5
-    assert after[missing] - before.get(missing, 0) == 1
-    count = 'tidewire_http_request_seconds_count{route="services"}'
-    assert after[count] == after['tidewire_http_request_seconds_bucket{route="services",le="+Inf"}']
-    assert after["tidewire_hub_calls_total"] > 0
-    assert place.ask("GET", "/readyz").value == {"ready": True, "reasons": []}
-    assert place.ask("HEAD", "/healthz").body == b""
-
-
-def test_the_command_opens_a_gateway(tmp_path: Path) -> None:
+def test_the_command_opens_a_gateway(started: Programs, tmp_path: Path) -> None:
     config = tmp_path / "hub.toml"
     config.write_text(
         '[hub]\nlisten = ["tide://127.0.0.1:0"]\nhttp = ["127.0.0.1:0"]\ncors = ["https://shop.example"]\n'
         "http_limits = { http_body_bytes = 100 }\n"
     )
-    hub = subprocess.Popen(
-        [sys.executable, "-m", "tidewire", "up", "--json", "--config", str(config)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert hub.stdout
-        link, web = json.loads(hub.stdout.readline())["urls"]
-        assert urlsplit(web).scheme == "http"
-        with tw.Node(link, name="far") as far:
-            far.serve({"double": lambda number: number * 2}, name="far", visibility="public")
-            double = f"{web}/services/far/double"
-            until(lambda: httpx.post(double, json=[21]).status_code == 200, "it is not served")
-            assert httpx.post(double, json=[21]).json() == 42
-            assert httpx.post(double, json=["x" * 200]).json()["code"] == "payload_too_large"
-            page = httpx.post(double, json=[1], headers={"origin": "https://shop.example"})
-            assert page.headers["access-control-allow-origin"] == "https://shop.example"
-        hub.send_signal(signal.SIGTERM)
-        assert hub.wait(PATIENCE) == 0, hub.stderr
-    finally:
-        hub.kill()
-        hub.communicate()
+    hub = started.run("-m", "tidewire", "up", "--json", "--config", str(config))
+    link, web = json.loads(hub.line())["urls"]
+    assert urlsplit(web).scheme == "http"
+    with tw.Node(link, name="far") as far:
+        far.serve({"double": lambda number: number * 2}, name="far", visibility="public")
+        double = f"{web}/services/far/double"
+        until(lambda: httpx.post(double, json=[21]).status_code == 200, "it is not served")
+        assert httpx.post(double, json=[21]).json() == 42
+        assert httpx.post(double, json=["x" * 200]).json()["code"] == "payload_too_large"
+        page = httpx.post(double, json=[1], headers={"origin": "https://shop.example"})
+        assert page.headers["access-control-allow-origin"] == "https://shop.example"
+    hub.signal(signal.SIGTERM)
+    assert hub.ended() == 0, hub.logged()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import dataclass
 
 import pytest
 import tidewire as tw
 from link_processes import PATIENCE_S, Programs
-from link_stories import known, said, three
+from link_stories import known, lost, said, three
+from tidewire.testing import Clock
 
 TIMEOUT_S = 20
+PARENT = f"00-{7:032x}-{9:016x}-01"
 
 
 @dataclass
@@ -103,6 +106,67 @@ async def test_a_payload_that_cannot_be_sent_fails_at_the_sender() -> None:
         for send in (desk.send, desk.request, desk.tell):
             with pytest.raises(tw.InvalidArgument, match=r"lambda|function"):
                 send(lambda: None, to="pricing")
+
+
+@pytest.mark.promise("P11.27")
+async def test_a_request_ends_with_the_call_that_it_is_made_in_and_carries_its_trace(tidewire_clock: Clock) -> None:
+    async with three() as (_, a, b):
+        asked: asyncio.Queue[tw.Message] = asyncio.Queue(10)
+        over = asyncio.Event()
+
+        async def hang(payload: object, message: tw.Message) -> None:
+            await asked.put(message)
+            await over.wait()
+
+        a.agent(hang, id="hangs")
+        desk = b.agent(print, id="desk")
+        requests: list[asyncio.Future[object]] = []
+
+        class Reception(tw.Service):
+            @tw.method
+            async def enter(self) -> None:
+                # The request outlives its call, whose deadline still holds.
+                requests.append(asyncio.ensure_future(desk.request("x", to="hangs", timeout=None)))
+
+        await known(b, "hangs")
+        await b.serve(Reception())
+        await b.client(Reception).with_(timeout=600.0, headers={"traceparent": PARENT}).enter()
+        assert (await asked.get()).headers["traceparent"] == PARENT
+        with pytest.raises(tw.AskTimeout):
+            await requests[0]
+        assert 590 < tidewire_clock.elapsed < 610
+        over.set()
+
+
+@pytest.mark.promise("P11.28")
+async def test_a_request_with_retries_outlives_its_hub_and_is_refused_by_a_full_mailbox(started: Programs) -> None:
+    hub, url = started.hub()
+    async with tw.Node(url, name="a") as a, tw.Node(url, name="b") as b:
+        attempts: list[int] = []
+        began, going = threading.Event(), threading.Event()
+
+        def double(number: int) -> int:
+            attempts.append(number)
+            if len(attempts) == 1:
+                raise OSError("not yet")
+            began.set()
+            going.wait(TIMEOUT_S)
+            return 2 * number
+
+        a.agent(double, id="double", mailbox=tw.Mailbox(1, "fail"))
+        desk = b.agent(print, id="desk")
+        await known(b, "double")
+        hub.kill()
+        await lost(b)
+        again = tw.Retry(1_000, backoff_ms=20, backoff_max_ms=100)
+        asked = asyncio.ensure_future(desk.request(21, to="double", retry=again))
+        started.hub(url)
+        assert await asyncio.to_thread(began.wait, TIMEOUT_S) and len(attempts) == 2
+        await desk.send(1, to="double")
+        with pytest.raises(tw.MailboxFull):
+            await desk.request(2, to="double", timeout=TIMEOUT_S)
+        going.set()
+        assert await asyncio.wait_for(asked, PATIENCE_S) == 42
 
 
 PROGRAM = """

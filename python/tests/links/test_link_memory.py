@@ -5,11 +5,8 @@ refused in the middle of that.
 from __future__ import annotations
 
 import asyncio
-import os
 import platform
 import struct
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,15 +15,12 @@ import numpy as np
 import pytest
 import tidewire as tw
 from link_frames import CALL, CHUNK, FAIL, ID, MORE, NORMAL, WINDOW, Raw, called, frame
+from link_processes import programs
+from link_stories import pattern
 
 KIB, MIB = 1 << 10, 1 << 20
 # A window is what a sender may send ahead; half of it is asked for at a time.
 WINDOW_BYTES, CHUNK_BYTES = 524_288, 65_536
-
-
-def pattern(length: int) -> bytes:
-    """Bytes of which no two pages are alike."""
-    return np.arange(length // 4 + 1, dtype=np.uint32).tobytes()[:length]
 
 
 LONG: dict[str, Callable[[], Any]] = {
@@ -170,13 +164,11 @@ asyncio.run(story())
 @contextmanager
 def mirror(url: str, env: dict[str, str]) -> Iterator[None]:
     """A service in a process of its own, whose memory nobody else has used."""
-    command, env = [sys.executable, "-c", MIRROR, url], os.environ | env
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+    with programs() as found:
+        program = found.run("-c", MIRROR, url, env=env)
+        program.expect("ready")
         yield
-        process.stdin.close()
+        program.end()
 
 
 def new_pages(url: str, env: dict[str, str]) -> float:

@@ -14,15 +14,11 @@ import tidewire as tw
 from link_frames import CALL, ID, MORE, NORMAL, PLACED, WELCOME, Raw, called, frame, hello
 from link_processes import Programs
 from link_programs import until_served
+from link_stories import pattern
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the system has no such memory")
 
 KIB, MIB = 1 << 10, 1 << 20
-
-
-def pattern(length: int, seed: int = 0) -> bytes:
-    """Bytes of which no two pages are alike."""
-    return np.arange(seed, seed + length // 4 + 1, dtype=np.uint32).tobytes()[:length]
 
 
 def laid(node: tw.Node) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 import threading
@@ -12,25 +13,23 @@ import pytest
 import tidewire as tw
 from link_processes import PATIENCE_S, Programs
 from link_stories import logged, three
+from tidewire.testing import Recorder
 
 
 @pytest.mark.promise("P13.5")
 async def test_a_message_reaches_every_node_once_and_keeps_its_subject_and_headers() -> None:
-    async with three() as (hub, a, b):
-        came: asyncio.Queue[tuple[str, Any, str, Any]] = asyncio.Queue(1_000)
-        for name, node in (("hub", hub), ("a", a), ("b", b)):
-
-            async def receive(message: Any, ctx: tw.Context, name: str = name) -> None:
-                await came.put((name, message, ctx.subject or "", ctx.headers))
-
-            await node.subscribe("orders.*", receive)
-            # Two patterns of one node that match are two subscriptions.
-            await node.subscribe("other.>", receive)
-        assert a.publish("orders.created", {"id": 7}, headers={"h": "v"}) == 1
-        seen = sorted([await came.get() for _ in range(3)], key=lambda one: one[0])
-        assert [one[0] for one in seen] == ["a", "b", "hub"]
-        assert all(one[1:] == ({"id": 7}, "orders.created", {"h": "v"}) for one in seen)
-        assert came.empty()
+    async with three() as nodes, contextlib.AsyncExitStack() as stack:
+        # Two patterns of one node that match are two subscriptions.
+        patterns = ("orders.*", "orders.>", "other.>")
+        enter = stack.enter_async_context
+        heard = [await enter(Recorder(node, pattern)) for pattern in patterns for node in nodes]
+        assert nodes[1].publish("orders.created", {"id": 7}, headers={"h": "v"}) == 2
+        nodes[1].publish("orders.end", None)
+        for recorder in heard[:6]:
+            first, _ = await recorder.next(2)
+            assert (first.subject, first.message, first.headers) == ("orders.created", {"id": 7}, {"h": "v"})
+            assert len(recorder.seen) == 2
+        assert not any(recorder.seen for recorder in heard[6:])
 
 
 @pytest.mark.promise("P13.7", "P13.8")

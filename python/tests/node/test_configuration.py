@@ -12,18 +12,6 @@ import pytest
 import tidewire as tw
 
 
-def test_a_configuration_with_three_errors_names_all_three(tmp_path: Path) -> None:
-    file = tmp_path / "node.toml"
-    file.write_text("mailbox_capacity = 0\n")
-    config = tw.Config(values={"throughputt": 5}, file=file, environment={"TIDEWIRE_DISPATCHERS__IO__THREADS": "many"})
-    with pytest.raises(tw.ConfigError) as caught:
-        tw.Node(config=config)
-    problems = "\n".join(caught.value.problems)
-    assert len(caught.value.problems) == 3, problems
-    for part in ("throughputt", "mailbox_capacity", "node.toml", "TIDEWIRE_DISPATCHERS__IO__THREADS", "many"):
-        assert part in problems
-
-
 def test_the_environment_wins_over_the_file_and_the_file_over_the_code(tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
     file.write_text("mailbox_capacity = 20\n")

@@ -42,25 +42,6 @@ def test_an_interpreter_with_live_actors_ends(body: str) -> None:
     assert (ended.code, ended.err) == (0, ""), ended
 
 
-def test_ctrl_c_interrupts_a_blocking_ask() -> None:
-    ended = program(
-        """
-        with tw.Node() as node:
-            heard = threading.Event()
-            def block(_):
-                os.kill(os.getpid(), signal.SIGINT)
-                heard.wait(60)
-            try:
-                node.sync.ask(node.spawn(block), 1)
-            except KeyboardInterrupt:
-                print("interrupted")
-                heard.set()
-        print(node.ledger.balanced)
-        """
-    )
-    assert (ended.code, ended.out) == (0, "interrupted\nTrue\n"), ended
-
-
 def test_cycles_between_actors_and_closures_are_freed_with_the_node() -> None:
     class Thing:
         pass
@@ -160,23 +141,6 @@ def _cycles(node: tw.Node) -> None:
     assert threads_after <= threads
     assert files_after <= files
     assert memory_after - memory < 8 << 20, f"{memory_after - memory} bytes in 2,000 cycles of five actors"
-
-
-def test_a_node_whose_loop_is_closed_stops_at_once_on_another_one() -> None:
-    async def later(message: int) -> int:
-        await asyncio.sleep(0)
-        return message
-
-    async def begin() -> tw.Node:
-        node = await tw.Node().__aenter__()
-        await node.serve({"later": later}, name="later")
-        assert await node.spawn(later).ask(1) == 1
-        return node
-
-    async def end(node: tw.Node) -> None:
-        await asyncio.wait_for(node.__aexit__(None, None, None), 10)
-
-    asyncio.run(end(asyncio.run(begin())))
 
 
 def test_sigterm_ends_a_program_at_once() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
+from link_processes import Programs
 from service_support import logged
 
 PATIENCE = 20.0
@@ -205,15 +205,9 @@ async def test_records_have_their_event_and_the_fields_of_the_reference(caplog: 
     assert not records, "events without a row"
 
 
-def test_a_hub_prints_the_fields_as_json() -> None:
-    command = [sys.executable, "-m", "tidewire", "up", "--listen", "tide://127.0.0.1:0", "--log-format", "json"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as hub:
-        assert hub.stderr is not None
-        listening = next(
-            record for record in map(json.loads, hub.stderr) if record.get("event_name") == "hub.listening"
-        )
-        hub.terminate()
-        hub.communicate(timeout=PATIENCE)
+def test_a_hub_prints_the_fields_as_json(started: Programs) -> None:
+    hub = started.run("-m", "tidewire", "up", "--listen", "tide://127.0.0.1:0", "--log-format", "json")
+    listening = json.loads(hub.expect_log('"event_name": "hub.listening"'))
     assert listening["url"].startswith("tide://127.0.0.1:") and listening["node"] in listening["message"]
     assert (listening["level"], listening["logger"]) == ("info", "tidewire.hub")
 

@@ -65,15 +65,6 @@ async def test_an_idle_node_has_processed_its_messages(node: tw.Node) -> None:
         assert len(stored) == 10 * rounds
 
 
-def test_a_plain_thread_waits_for_an_idle_node_too(node: tw.Node) -> None:
-    stored: list[int] = []
-    first = pipeline(node, stored, "plain")
-    for number in range(LETTERS):
-        node.sync.send(first, number)
-    node.sync.idle(PATIENCE_S)
-    assert len(stored) == LETTERS
-
-
 @pytest.mark.promise("P8.18")
 def test_an_idle_node_has_processed_work_between_pools_and_actors() -> None:
     stored: list[int] = []
@@ -179,10 +170,12 @@ async def test_a_stop_that_is_cancelled_has_stopped_the_node_all_the_same() -> N
     stopping.cancel()
     with pytest.raises(asyncio.CancelledError):
         await stopping
-    with pytest.raises(tw.NodeStopped):
-        node.spawn(slow)
+    for refused in (lambda: node.spawn(slow), lambda: node.publish("a.b", 1), lambda: node.pool(print)):
+        with pytest.raises(tw.NodeStopped):
+            refused()
     gate.set()
     assert (await node.stop()).handled == 1
+    assert await node.stop() is node.ledger
 
 
 class Store(tw.Service):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import Any
 
 import pytest
@@ -13,43 +12,6 @@ from link_stories import PATIENCE_S, three
 
 def links(services: dict[str, int], hub: str | None = "hub") -> Any:
     return lambda now: (now["links"]["hub"], now["links"]["services"]) == (hub, services)
-
-
-@pytest.mark.promise("P10.4")
-async def test_it_waits_for_services_that_come_and_go() -> None:
-    async with three() as (_, a, b):
-        waiting = asyncio.ensure_future(b.until(links({"twice": 2}), PATIENCE_S))
-        first = await a.serve({"of": lambda number: number * 2}, name="twice")
-        assert not waiting.done()
-        await b.serve({"of": lambda number: number * 2}, name="twice")
-        assert (await waiting)["links"]["services"] == {"twice": 2}
-        await first.stop()
-        await b.until(links({"twice": 1}), PATIENCE_S)
-
-
-@pytest.mark.promise("P10.4")
-async def test_it_waits_for_agents_for_what_is_given_and_for_dead_letters() -> None:
-    async with three() as (_, a, b):
-        agent = a.agent(lambda payload: None, id="audit")
-        await b.until(lambda _: "audit" in b.agents, PATIENCE_S)
-        await agent.stop()
-        await b.until(lambda _: "audit" not in b.agents, PATIENCE_S)
-
-        kept: list[Any] = []
-        await a.serve({"keep": kept.append}, name="shelf")
-        await b.until(links({"shelf": 1}), PATIENCE_S)
-        waiting = asyncio.ensure_future(b.until(lambda now: now["remote"]["given"] == 1, PATIENCE_S))
-        await b.client("shelf").keep(asyncio.sleep)
-        await waiting
-        await a.until(lambda now: now["remote"] == {"given": 0, "held": 1}, PATIENCE_S)
-        kept.pop().dispose()
-        await b.until(lambda now: now["remote"] == {"given": 0, "held": 0}, PATIENCE_S)
-
-        waiting = asyncio.ensure_future(b.until(lambda now: now["dead_letters"] == {"failed": 2}, PATIENCE_S))
-        failing = b.spawn(lambda number: 1 / number)
-        failing.tell(0)
-        failing.tell(0)
-        await waiting
 
 
 @pytest.mark.promise("P10.4")
@@ -86,24 +48,6 @@ async def test_it_ends_with_its_time_and_with_its_node() -> None:
     assert await node.until(lambda _: True)
     with pytest.raises(ValueError, match="no"):
         await node.until(lambda _: int("no"))
-
-
-def test_it_blocks_a_plain_thread(node: tw.Node) -> None:
-    entered = threading.Event()
-
-    def condition(now: dict[str, Any]) -> bool:
-        entered.set()
-        return bool(now["dead_letters"].get("failed") == 1)
-
-    found: list[dict[str, Any]] = []
-    waiting = threading.Thread(target=lambda: found.append(node.sync.until(condition, PATIENCE_S)))
-    waiting.start()
-    assert entered.wait(PATIENCE_S)
-    node.spawn(lambda number: 1 / number).tell(0)
-    waiting.join(PATIENCE_S)
-    assert found[0]["dead_letters"] == {"failed": 1}
-    with pytest.raises(TimeoutError):
-        node.sync.until(lambda _: False, 0.01)
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,12 @@ def interrupted(code: str, loop: str = "asyncio", signals: tuple[signal.Signals,
     return ended
 
 
+@pytest.mark.promise("P16.11")
 @LOOPS
-def test_ctrl_c_cancels_a_handler_that_awaits(loop: str) -> None:
+@pytest.mark.parametrize("waits", ["await ref.ask(1, timeout=None)", "ref.tell(1)"], ids=["block", "its end"])
+def test_ctrl_c_cancels_a_handler_that_awaits(loop: str, waits: str) -> None:
     ended = interrupted(
-        """
+        f"""
         async def slow(message):
             try:
                 print("now")
@@ -40,10 +42,8 @@ def test_ctrl_c_cancels_a_handler_that_awaits(loop: str) -> None:
                 print("handler cancelled")
         async def main():
             async with tw.Node() as node:
-                try:
-                    await node.spawn(slow).ask(1, timeout=None)
-                finally:
-                    print("main left")
+                ref = node.spawn(slow)
+                {waits}
         run(main())
         """,
         loop,
@@ -358,21 +358,6 @@ def test_the_time_for_what_cannot_be_cancelled_is_a_setting() -> None:
     assert (ended.code, ended.out) == (0, "handled\nlost\n"), ended
 
 
-@pytest.mark.promise("P16.11")
-def test_ctrl_c_while_the_block_ends_does_not_wait_for_all_that_is_left() -> None:
-    interrupted(
-        """
-        async def slow(message):
-            print("now")
-            await asyncio.sleep(60)
-        async def main():
-            async with tw.Node() as node:
-                node.spawn(slow).tell(1)
-        run(main())
-        """
-    )
-
-
 WORKER = """
 async def work(message):
     await asyncio.sleep(0.2)
@@ -396,66 +381,48 @@ def told(ended: Ended) -> str:
     return "".join(line for line in ended.err.splitlines(keepends=True) if "waits up to" not in line)
 
 
-WAITS = pytest.mark.parametrize(
-    ("waits", "left"),
-    [("await node.run_forever()", "left\n"), ("await asyncio.Event().wait()", "")],
-    ids=["forever", "event"],
-)
+FOREVER, EVENT = "await node.run_forever()", "await asyncio.Event().wait()"
 
 
-@pytest.mark.promise("P16.15", "P16.16", "P16.19")
+@pytest.mark.promise("P16.14", "P16.15", "P16.16", "P16.19")
 @LOOPS
-@WAITS
+@pytest.mark.parametrize(
+    ("run", "waits", "left"),
+    [("tw.run", FOREVER, "left\n"), ("tw.run", EVENT, ""), ("run", FOREVER, "left\n")],
+    ids=["forever", "event", "any runner"],
+)
 @pytest.mark.parametrize("number", [INT, TERM], ids=["SIGINT", "SIGTERM"])
 def test_a_program_that_is_asked_to_end_works_off_what_it_has(
-    loop: str, waits: str, left: str, number: signal.Signals
+    loop: str, run: str, waits: str, left: str, number: signal.Signals
 ) -> None:
     factory = {"asyncio": "None", "uvloop": "__import__('uvloop').new_event_loop"}[loop]
-    ended = program(WORKER.format(waits=waits) + f"tw.run(main(), loop_factory={factory})\n", loop, (number,))
+    options = f", loop_factory={factory}" if run == "tw.run" else ""
+    ended = program(WORKER.format(waits=waits) + f"{run}(main(){options})\n", loop, (number,))
     assert (ended.code, ended.out, told(ended)) == (0, f"now\ndone 0\ndone 1\ndone 2\n{left}", ""), ended
 
 
-@pytest.mark.promise("P16.14")
-@LOOPS
-@pytest.mark.parametrize("number", [INT, TERM], ids=["SIGINT", "SIGTERM"])
-def test_run_forever_hears_signals_under_any_runner(loop: str, number: signal.Signals) -> None:
-    ended = program(WORKER.format(waits="await node.run_forever()") + "run(main())\n", loop, (number,))
-    assert (ended.code, ended.out, told(ended)) == (0, "now\ndone 0\ndone 1\ndone 2\nleft\n", ""), ended
-
-
 @pytest.mark.promise("P16.17", "P16.19")
-@pytest.mark.parametrize("number", [INT, TERM], ids=["SIGINT", "SIGTERM"])
-def test_a_second_signal_does_not_wait_for_the_work(number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("config", "signals", "code"),
+    [({}, (INT, INT), 128 + INT), ({}, (INT, TERM), 128 + INT), ({"stop_timeout_ms": 300}, (TERM,), 1)],
+    ids=["SIGINT", "SIGTERM", "time"],
+)
+def test_a_second_signal_or_the_time_of_the_stop_ends_the_wait_for_the_work(
+    config: dict[str, int], signals: tuple[signal.Signals, ...], code: int
+) -> None:
     ended = program(
-        """
+        f"""
         async def main():
-            async with tw.Node() as node:
+            async with tw.Node(config={config}) as node:
                 node.spawn(stuck).tell(1)
                 await node.run_forever()
                 print("now, again")
         tw.run(main())
         """,
         "asyncio",
-        (INT, number),
+        signals,
     )
-    assert ended.code == 128 + INT, ended
-    assert ended.seconds < SOON_S
-
-
-@pytest.mark.promise("P16.19")
-def test_work_that_is_not_done_in_time_shows_in_the_exit_code() -> None:
-    ended = program(
-        """
-        async def main():
-            async with tw.Node(config={"stop_timeout_ms": 300}) as node:
-                node.spawn(stuck).tell(1)
-                await node.run_forever()
-        tw.run(main())
-        """,
-        "asyncio",
-        (TERM,),
-    )
-    assert ended.code == 1, ended
+    assert ended.code == code, ended
     assert ended.seconds < SOON_S
 
 

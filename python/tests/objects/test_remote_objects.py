@@ -151,12 +151,6 @@ async def test_any_other_object_needs_a_mark() -> None:
         assert counts(world.caller)[1] == 0
 
 
-async def test_messages_of_subjects_hold_no_functions() -> None:
-    async with desk_nodes(Shop()) as world:
-        with pytest.raises(tw.InvalidArgument, match="function"):
-            world.caller.publish("a.b", [lambda: 1])
-
-
 async def test_an_object_that_is_called_itself_is_a_function() -> None:
     class Doubles:
         def __call__(self, number: int) -> int:

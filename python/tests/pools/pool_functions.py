@@ -128,15 +128,6 @@ def talk(text: str) -> str:
     return text
 
 
-def fork(_: Any) -> int:
-    """Fork, and let the child return as well."""
-    child = os.fork()
-    if child == 0:
-        return -1
-    os.waitpid(child, 0)
-    return os.getpid()
-
-
 def leave_child(path: str) -> int:
     """Fork a child that stays until the named pipe is closed, past the hooks of Python, and die."""
     import ctypes

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -34,20 +36,6 @@ def pids(pool: Pool) -> list[int]:
     return [worker["pid"] for worker in pool.statistics()["workers"]]
 
 
-def ends(pid: int) -> bool:
-    """Wait for the end of a process that need not be a child."""
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        watch = select.poll()
-        watch.register(pidfd, select.POLLIN)
-        return bool(watch.poll(20_000))
-    finally:
-        os.close(pidfd)
-
-
 def opened(gate: str) -> None:
     Path(gate).write_bytes(b"")
 
@@ -55,3 +43,12 @@ def opened(gate: str) -> None:
 async def at(gate: str) -> int:
     """Wait until a worker waits at the gate. Closing the number that is returned lets it go."""
     return await asyncio.to_thread(os.open, gate, os.O_WRONLY)
+
+
+def program(code: str, tmp_path: Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program from a file, which must end within 30 seconds."""
+    script = tmp_path / "program.py"
+    script.write_text(textwrap.dedent(code))
+    environment = {**os.environ, "PYTHONPATH": f"{PACKAGE}{os.pathsep}{HERE}"}
+    command = [sys.executable, str(script)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, env=environment, **options)

@@ -11,7 +11,8 @@ from typing import Any
 import pool_functions as functions
 import pytest
 import tidewire as tw
-from pool_support import PATIENCE, at, ends, pids, process_pool
+from link_processes import ends
+from pool_support import PATIENCE, at, pids, process_pool
 from tidewire.pools import Batch, Pool
 
 KINDS = pytest.mark.parametrize("kind", ["thread", "process"])

@@ -8,20 +8,16 @@ import asyncio
 import gc
 import os
 import threading
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pool_functions as functions
 import pytest
 import tidewire as tw
+from pool_support import story
 from tidewire.pools import Pool
 
 PATIENCE = 30.0
 KINDS = ("thread", "process")
-
-
-def story(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(main(), 50))
 
 
 def threads_of(name: str) -> list[threading.Thread]:

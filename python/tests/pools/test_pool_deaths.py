@@ -7,17 +7,15 @@ import functools
 import os
 import random
 import signal
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
 import pool_functions as functions
 import pytest
 import tidewire as tw
-from pool_support import HERE, PACKAGE, PATIENCE, at, ends, opened, pids, process_pool, story
-from tidewire.pools import Pool, Restarts, Task
+from link_processes import ends
+from pool_support import PATIENCE, at, opened, pids, process_pool, program
+from tidewire.pools import Pool, Restarts
 
 # Workers that die
 
@@ -73,37 +71,6 @@ async def test_a_killed_worker_is_replaced_soon(gate: str) -> None:
         assert (await waiting, await behind) == (gate, 2)
 
 
-@pytest.mark.promise("P12.1", "P12.8")
-def test_a_task_that_kills_two_workers_is_quarantined_and_the_others_are_handled() -> None:
-    dead: list[tuple[Task, str]] = []
-
-    async def main() -> None:
-        async with process_pool(functions.die_if, on_dead=lambda task, reason, _: dead.append((task, reason))) as pool:
-            numbers = [*range(200), -1, *range(200, 400), -2, *range(400, 600)]
-            ended = await asyncio.gather(*[pool.submit(n) for n in numbers], return_exceptions=True)
-            assert [n for n in ended if isinstance(n, int)] == list(range(600))
-            lost = [error for error in ended if not isinstance(error, int)]
-            assert [type(error) for error in lost] == [tw.TaskQuarantined] * 2
-            assert "exit code 3" in str(lost[0])
-            assert pool.state == "running"
-        assert pool.ledger == tw.Ledger(602, 600, 0, 2, reason="stopped")
-
-    story(main)
-    assert sorted((task.args[0], task.deliveries, reason) for task, reason in dead) == [
-        (-2, 2, "quarantined"),
-        (-1, 2, "quarantined"),
-    ]
-
-
-@pytest.mark.promise("P12.8")
-def test_with_one_delivery_a_task_is_lost_with_its_worker() -> None:
-    with process_pool(functions.die_if, 1, max_deliveries=1) as pool:
-        with pytest.raises(tw.WorkerLost, match="exit code 3") as caught:
-            pool.sync.submit(-1)
-        assert caught.value.retryable
-        assert pool.sync.submit(4) == 4
-
-
 @pytest.mark.promise("P12.13")
 async def test_a_restart_storm_ends_in_a_failed_pool() -> None:
     pool = process_pool(functions.die, restarts=Restarts(max=3, backoff_ms=1), max_deliveries=1_000, name="stormy")
@@ -121,17 +88,17 @@ async def test_a_restart_storm_ends_in_a_failed_pool() -> None:
 
 def test_a_child_of_a_worker_does_not_keep_it_alive(gate: str) -> None:
     with process_pool(functions.leave_child, 1, max_deliveries=1) as pool:
-        with pytest.raises(tw.WorkerLost, match="exit code 9"):
+        with pytest.raises(tw.WorkerLost, match="exit code 9") as caught:
             pool.sync.submit(gate)
+        assert caught.value.retryable
         opened(gate)
 
 
 @pytest.mark.promise("P12.21")
 @pytest.mark.parametrize("stuck", [False, True])
-def test_workers_end_with_a_parent_that_is_killed(stuck: bool, gate: str) -> None:
+def test_workers_end_with_a_parent_that_is_killed(stuck: bool, gate: str, tmp_path: Path) -> None:
     code = f"""
-        import os, signal, sys, threading
-        sys.path.insert(0, {str(HERE)!r})
+        import os, signal, threading
         import pool_functions
         from tidewire.pools import Pool
         pool = Pool(pool_functions.say_and_hang, 3, "process")
@@ -147,9 +114,7 @@ def test_workers_end_with_a_parent_that_is_killed(stuck: bool, gate: str) -> Non
         print(*(worker["pid"] for worker in pool.statistics()["workers"]), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     """
-    command = [sys.executable, "-c", textwrap.dedent(code)]
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=30, env=environment, check=False)
+    ran = program(code, tmp_path)
     assert ran.returncode == -signal.SIGKILL, ran.stderr
     assert len(ran.stdout.split()) == 3
     assert all(ends(pid) for pid in map(int, ran.stdout.split()))

@@ -19,14 +19,6 @@ from tidewire.pools.task import Task, TaskRange, Unit, singles
 MS = 1_000_000
 
 
-def tasks(*values: int) -> list[Task]:
-    return [Task((value,), {}) for value in values]
-
-
-def values(some: list[Task]) -> list[int]:
-    return [task.args[0] for task in some]
-
-
 # Restarts
 
 
@@ -106,12 +98,6 @@ def test_nothing_changes_below_the_target_in_a_moment_of_load_or_above_a_quarter
 # Allotment
 
 
-def test_an_unknown_task_goes_alone() -> None:
-    allotment = BatchSizer()
-    assert allotment.size(1_000, 2, tasks=0, batches=0) == 1
-    assert allotment.size(1_000, 2, tasks=1, batches=1) == 0
-
-
 @pytest.mark.promise("P12.25")
 def test_batches_of_short_tasks_grow_until_they_take_the_target() -> None:
     allotment, size, seen = BatchSizer(), 1, []
@@ -123,50 +109,31 @@ def test_batches_of_short_tasks_grow_until_they_take_the_target() -> None:
     assert seen[0] <= 4 and seen[-1] == TARGET_US / 10
 
 
-@pytest.mark.promise("P12.25")
-def test_a_worker_has_at_most_two_batches() -> None:
+@pytest.mark.promise("P12.25", "P12.26")
+@pytest.mark.parametrize(
+    ("learned", "sizes"),
+    [
+        pytest.param([], {(1_000, 2, 0, 0): 1, (1_000, 2, 1, 1): 0}, id="an unknown task goes alone"),
+        pytest.param([(200, TARGET_US)] * 20, {(10_000, 2, 200, 1): 200, (10_000, 2, 400, 2): 0}, id="two batches"),
+        pytest.param([(1, 20_000.0)], {(100, 4, 0, 0): 1, (100, 4, 1, 1): 0}, id="no long task is given in advance"),
+        pytest.param(
+            [(1, TARGET_US * 0.75)],
+            {(100, 4, 0, 0): 1, (100, 4, 1, 1): 1, (100, 4, 2, 2): 0, (4, 4, 1, 1): 0, (4, 4, 0, 0): 1},
+            id="tasks that fill a batch are given one ahead as long as no worker can be idle",
+        ),
+        pytest.param([(100, 100 * 150.0)] * 20, {(8, 4, 0, 0): 2}, id="a few tasks are spread over the workers"),
+        pytest.param([(100, 100 * 1.0)] * 20, {(8, 4, 0, 0): 8}, id="unless they are short"),
+        pytest.param([(100, 1_000.0)] * 20 + [(1, 50_000.0)] * 2, {(100, 2, 1, 1): 0}, id="slow tasks are believed"),
+    ],
+)
+def test_a_batch_is_as_large_as_what_was_learned_allows(
+    learned: list[tuple[int, float]], sizes: dict[tuple[int, int, int, int], int]
+) -> None:
     allotment = BatchSizer()
-    for _ in range(20):
-        allotment.learn(200, TARGET_US)
-    assert allotment.size(10_000, 2, tasks=200, batches=1) == 200
-    assert allotment.size(10_000, 2, tasks=400, batches=2) == 0
-
-
-@pytest.mark.promise("P12.25")
-def test_long_tasks_are_never_given_in_advance() -> None:
-    allotment = BatchSizer()
-    allotment.learn(1, 20_000.0)
-    assert allotment.size(100, 4, tasks=0, batches=0) == 1
-    assert allotment.size(100, 4, tasks=1, batches=1) == 0
-
-
-@pytest.mark.promise("P12.26")
-def test_tasks_that_fill_a_batch_are_given_one_ahead_as_long_as_no_worker_can_be_idle() -> None:
-    allotment = BatchSizer()
-    allotment.learn(1, TARGET_US * 0.75)
-    assert allotment.size(100, 4, tasks=0, batches=0) == 1
-    assert allotment.size(100, 4, tasks=1, batches=1) == 1
-    assert allotment.size(100, 4, tasks=2, batches=2) == 0
-    assert allotment.size(4, 4, tasks=1, batches=1) == 0
-    assert allotment.size(4, 4, tasks=0, batches=0) == 1
-
-
-def test_a_few_tasks_are_spread_over_the_workers_unless_they_are_short() -> None:
-    middling, short = BatchSizer(), BatchSizer()
-    for _ in range(20):
-        middling.learn(100, 100 * 150.0)
-        short.learn(100, 100 * 1.0)
-    assert middling.size(8, 4, tasks=0, batches=0) == 2
-    assert short.size(8, 4, tasks=0, batches=0) == 8
-
-
-def test_tasks_that_became_slow_are_believed_soon() -> None:
-    allotment = BatchSizer()
-    for _ in range(20):
-        allotment.learn(100, 1_000.0)
-    for _ in range(2):
-        allotment.learn(1, 50_000.0)
-    assert allotment.size(100, 2, tasks=1, batches=1) == 0
+    for count, took_us in learned:
+        allotment.learn(count, took_us)
+    for (waiting, workers, tasks, batches), size in sizes.items():
+        assert allotment.size(waiting, workers, tasks=tasks, batches=batches) == size
 
 
 # Batches of the user's function

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
-import os
 import pickle
 import weakref
 from collections.abc import AsyncIterator, Iterator
@@ -232,12 +231,6 @@ def test_a_result_over_the_limit_is_refused_and_one_at_it_arrives() -> None:
         assert pool.sync.submit(3) == bytes(3)
 
 
-def test_megabytes_travel_both_ways() -> None:
-    data = os.urandom(20_000_000)
-    with process_pool(functions.arguments) as pool:
-        assert pool.sync.submit(data) == ((data,), {})
-
-
 def test_output_of_workers_goes_where_the_parent_prints(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,16 +240,6 @@ def test_output_of_workers_goes_where_the_parent_prints(
         out, err = capfd.readouterr()
     assert sorted(out.split("\n")) == sorted(["", "line 0", "line 1", "line 2", "raw", "raw", "raw"])
     assert "err line 2" in err
-
-
-def test_a_child_that_returns_from_the_function_is_no_second_worker(capfd: pytest.CaptureFixture[str]) -> None:
-    with process_pool(functions.fork) as pool:
-        for _ in range(5):
-            assert pool.sync.submit(1) == pool.statistics()["workers"][0]["pid"]
-    assert pool.ledger == tw.Ledger(5, 5, 0, 0)
-    assert [
-        line for line in capfd.readouterr().err.splitlines() if "Warning" not in line and "os.fork()" not in line
-    ] == []
 
 
 def test_a_worker_that_closes_its_connection_is_replaced() -> None:

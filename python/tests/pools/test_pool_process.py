@@ -7,22 +7,22 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pool_functions as functions
 import pytest
 import tidewire as tw
-from pool_support import PATIENCE, at, process_pool
+from pool_support import PATIENCE, at, process_pool, program
 from tidewire.pools import Batch, Scale
 
 # Results
 
 
-@pytest.mark.parametrize("value", [0, "", None, [], False, 1.5, 2**70, "ü" * 5_000, b"x" * 100_000, {"a": (1, [2])}])
-def test_any_value_arrives_as_what_it_was(value: Any) -> None:
+def test_any_value_arrives_as_what_it_was() -> None:
+    values = [0, "", None, [], False, 1.5, 2**70, "ü" * 5_000, b"x" * 100_000, {"a": (1, [2])}, os.urandom(20_000_000)]
     with process_pool(functions.arguments, 1) as pool:
-        assert pool.sync.submit(value, named=value) == ((value,), {"named": value})
-        assert type(pool.sync.submit(value)[0][0]) is type(value)
+        for value in values:
+            assert pool.sync.submit(value, named=value) == ((value,), {"named": value})
+            assert type(pool.sync.submit(value)[0][0]) is type(value)
 
 
 def test_an_import_path_a_coroutine_function_and_an_object_can_be_called() -> None:
@@ -174,10 +174,10 @@ print("done")
 """
 
 
-def piped(program: str) -> subprocess.CompletedProcess[str]:
+def piped(code: str) -> subprocess.CompletedProcess[str]:
     """Run a program without a file, as a notebook has none."""
     command = [sys.executable, "-"]
-    return subprocess.run(command, input=program, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return subprocess.run(command, input=code, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 @pytest.mark.parametrize("options", [{}, {"pickler": "cloudpickle"}], ids=["by itself", "chosen"])
@@ -245,7 +245,5 @@ if __name__ == "__main__":
 
 
 def test_a_function_of_the_main_program_runs_in_the_pool_of_a_worker(tmp_path: Path) -> None:
-    program = tmp_path / "nested.py"
-    program.write_text(NESTED)
-    ran = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=50, check=False)
+    ran = program(NESTED, tmp_path)
     assert (ran.returncode, ran.stdout) == (0, "done\n"), ran.stderr

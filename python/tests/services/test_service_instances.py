@@ -6,9 +6,7 @@ import asyncio
 
 import pytest
 import tidewire as tw
-from service_support import Hanging, Pricing, soon
-
-PATIENCE = 30.0
+from service_support import PATIENCE, Hanging, Pricing, soon
 
 # Instances and their end
 

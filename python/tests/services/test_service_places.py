@@ -10,6 +10,7 @@ import random
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,16 @@ def callers(near: Any, far: Any) -> Call:
     return call
 
 
+@asynccontextmanager
+async def opened(methods: dict[str, Callable[..., Any]], **limits: int) -> AsyncIterator[tuple[tw.Served, Any, Any]]:
+    """Served methods, a client in the same node, and a client over a link."""
+    async with tw.Node() as hub:
+        served = await hub.serve(methods, name="room", **limits)
+        async with tw.Node(hub.listen("tide://127.0.0.1:0").url, name="caller") as caller:
+            await caller.until(lambda now: now["links"]["services"].get("room") == 1, timeout=PATIENCE)
+            yield served, hub.client("room"), caller.client("room")
+
+
 def play(story: Callable[[], Any]) -> None:
     """Run a story, with as many threads as it wants to block."""
 
@@ -127,22 +138,18 @@ async def until(true: Callable[[], bool]) -> None:
 )
 def test_all_roads_share_the_places_of_an_instance(kinds: tuple[str, ...], places: int) -> None:
     async def main() -> None:
-        async with tw.Node() as hub:
-            room = Room()
-            served = await hub.serve(only(room, *kinds), name="room", concurrency=places, streams=places)
-            url = hub.listen("tide://127.0.0.1:0").url
-            async with tw.Node(url, name="caller") as caller:
-                await caller.until(lambda now: now["links"]["services"].get("room") == 1, timeout=PATIENCE)
-                call = callers(hub.client("room"), caller.client("room"))
-                wanted = [(road, kind) for _ in range(3) for road in ROADS for kind in kinds]
-                calls = [asyncio.ensure_future(call(*one, n, "normal")) for n, one in enumerate(wanted)]
-                for _ in range(places):
-                    await asyncio.to_thread(room.entered.acquire, True, PATIENCE)
-                await soon(until(lambda: served.statistics()["waiting"] >= len(calls) - places))
-                assert room.now == places
-                room.let_go()
-                assert await soon(asyncio.gather(*calls)) == list(range(len(wanted)))
-                assert (room.most, room.now) == (places, 0)
+        room = Room()
+        async with opened(only(room, *kinds), concurrency=places, streams=places) as (served, near, far):
+            call = callers(near, far)
+            wanted = [(road, kind) for _ in range(3) for road in ROADS for kind in kinds]
+            calls = [asyncio.ensure_future(call(*one, n, "normal")) for n, one in enumerate(wanted)]
+            for _ in range(places):
+                await asyncio.to_thread(room.entered.acquire, True, PATIENCE)
+            await soon(until(lambda: served.statistics()["waiting"] >= len(calls) - places))
+            assert room.now == places
+            room.let_go()
+            assert await soon(asyncio.gather(*calls)) == list(range(len(wanted)))
+            assert (room.most, room.now) == (places, 0)
 
     play(main)
 
@@ -154,25 +161,21 @@ def test_all_roads_share_the_places_of_an_instance(kinds: tuple[str, ...], place
 def test_those_that_wait_begin_by_priority_whichever_road_they_came_on(kinds: tuple[str, ...]) -> None:
     async def main(seed: int) -> None:
         chance = random.Random(seed)
-        async with tw.Node() as hub:
-            room = Room()
-            served = await hub.serve(only(room, *kinds), name="room", concurrency=1, streams=1)
-            url = hub.listen("tide://127.0.0.1:0").url
-            async with tw.Node(url, name="caller") as caller:
-                await caller.until(lambda now: now["links"]["services"].get("room") == 1, timeout=PATIENCE)
-                call = callers(hub.client("room"), caller.client("room"))
-                calls = [asyncio.ensure_future(call("here", kinds[0], 0, "normal"))]
-                assert await asyncio.to_thread(room.entered.acquire, True, PATIENCE)
-                came: list[str] = ["normal"]
-                for number in range(1, 13):
-                    came.append(chance.choice(ORDER))
-                    one = call(chance.choice(ROADS), chance.choice(kinds), number, came[-1])
-                    calls.append(asyncio.ensure_future(one))
-                    await soon(until(lambda waits=number: served.statistics()["waiting"] == waits))
-                room.let_go()
-                await soon(asyncio.gather(*calls))
-                assert room.order == [0, *sorted(range(1, 13), key=lambda number: ORDER.index(came[number]))], seed
-                assert room.most == 1
+        room = Room()
+        async with opened(only(room, *kinds), concurrency=1, streams=1) as (served, near, far):
+            call = callers(near, far)
+            calls = [asyncio.ensure_future(call("here", kinds[0], 0, "normal"))]
+            assert await asyncio.to_thread(room.entered.acquire, True, PATIENCE)
+            came: list[str] = ["normal"]
+            for number in range(1, 13):
+                came.append(chance.choice(ORDER))
+                one = call(chance.choice(ROADS), chance.choice(kinds), number, came[-1])
+                calls.append(asyncio.ensure_future(one))
+                await soon(until(lambda waits=number: served.statistics()["waiting"] == waits))
+            room.let_go()
+            await soon(asyncio.gather(*calls))
+            assert room.order == [0, *sorted(range(1, 13), key=lambda number: ORDER.index(came[number]))], seed
+            assert room.most == 1
 
     for seed in random_budget.seeds(f"{kinds} that wait", random_budget.SECONDS / 5):
         play(functools.partial(main, seed))
@@ -183,32 +186,27 @@ def test_an_abandoned_call_over_a_link_releases_its_arguments_while_it_waits() -
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
     async def main() -> None:
-        async with tw.Node() as hub:
-            room = Room()
-            held: dict[str, Callable[..., Any]] = {"later": room.later, "take": lambda number, blob: number}
+        room = Room()
 
-            async def take_later(number: int, blob: bytes) -> int:
-                return await room.later(number)
+        async def take_later(number: int, blob: bytes) -> int:
+            return await room.later(number)
 
-            held["take_later"] = take_later
-            served = await hub.serve(held, name="room", concurrency=1)
-            url = hub.listen("tide://127.0.0.1:0").url
-            async with tw.Node(url, name="caller") as caller:
-                await caller.until(lambda now: now["links"]["services"].get("room") == 1, timeout=PATIENCE)
-                first = asyncio.ensure_future(caller.client("room").later(0))
-                assert await asyncio.to_thread(room.entered.acquire, True, PATIENCE)
-                begin = resident()
-                for number in range(1, 31):
-                    # Text: what is raw bytes may lie in shared memory.
-                    method = getattr(caller.client("room"), ("take", "take_later")[number % 2])
-                    call = asyncio.ensure_future(method(number, "x" * 4_000_000))
-                    await soon(until(lambda waits=number: served.statistics()["waiting"] == waits))
-                    call.cancel()
-                    await asyncio.wait([call])
-                assert resident() - begin < 40_000_000, "30 calls of 4 MB were given up"
-                room.let_go()
-                assert await soon(first) == 0
-                assert await caller.client("room").later(1) == 1
-                assert room.order == [0, 1]
+        methods = {"later": room.later, "take": lambda number, blob: number, "take_later": take_later}
+        async with opened(methods, concurrency=1) as (served, _, far):
+            first = asyncio.ensure_future(far.later(0))
+            assert await asyncio.to_thread(room.entered.acquire, True, PATIENCE)
+            begin = resident()
+            for number in range(1, 31):
+                # Text: what is raw bytes may lie in shared memory.
+                method = getattr(far, ("take", "take_later")[number % 2])
+                call = asyncio.ensure_future(method(number, "x" * 4_000_000))
+                await soon(until(lambda waits=number: served.statistics()["waiting"] == waits))
+                call.cancel()
+                await asyncio.wait([call])
+            assert resident() - begin < 40_000_000, "30 calls of 4 MB were given up"
+            room.let_go()
+            assert await soon(first) == 0
+            assert await far.later(1) == 1
+            assert room.order == [0, 1]
 
     play(main)

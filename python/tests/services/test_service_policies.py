@@ -10,12 +10,20 @@ import pytest
 import tidewire as tw
 
 
+async def f(self: Any, y: int) -> None:
+    """Take a number."""
+
+
 @pytest.mark.parametrize(
     ("made", "said"),
     [
         (lambda: tw.Policy("best"), "policy: 'best' is not allowed: use one of 'first', 'random'"),
         (lambda: tw.Policy([]), "policy: [] is not allowed"),  # type: ignore[arg-type]
         (lambda: tw.Policy("random", seed="x"), "policy.seed: 'x' is not allowed"),  # type: ignore[arg-type]
+        (
+            lambda: type("Bad", (tw.Service,), {"f": tw.method(cost="x")(f)}),
+            "f: cost: 'x' is not allowed: give the name of a parameter",
+        ),
         (lambda: tw.Policy(explore=2), "policy.explore: 2 is not allowed: give a number from 0 to 1"),
     ],
 )
@@ -73,6 +81,69 @@ async def test_calls_go_round_an_instance_that_is_busy(node: tw.Node) -> None:
     event.set()
     assert await asyncio.gather(*held) == ["a"] * 3
     assert {await calls.where() for _ in range(10)} == {"a", "b"}
+
+
+class Reports(tw.Service):
+    """Writes reports."""
+
+    def __init__(self, row_s: float, fails: bool = False) -> None:
+        self.row_s, self.fails = row_s, fails
+
+    @tw.method(cost="rows", idempotent=True)
+    async def write(self, rows: int, title: str = "") -> float:
+        # The policy measures the time that this takes.
+        await asyncio.sleep(rows * self.row_s)
+        if self.fails:
+            raise KeyError(rows)
+        return self.row_s
+
+
+@pytest.mark.parametrize("made_with", [Reports, "reports"])
+@pytest.mark.parametrize("remote", [False, True])
+@pytest.mark.promise("P13.85", "P13.100")
+async def test_an_estimate_follows_the_cost_and_is_explained(
+    node: tw.Node, remote: bool, made_with: type[Reports] | str
+) -> None:
+    async with tw.Node(node.listen("tide://127.0.0.1:0").url, name="caller") as caller:
+        # Far enough apart that a busy machine does not change the order of two calls.
+        for instance, row_s in (("quick", 0.0005), ("slow", 0.02)):
+            await node.serve(Reports(row_s), instance=instance)
+        policy = tw.Policy("lowest_latency", explore=0.0)
+        write = (caller if remote else node).client(made_with).with_(policy=policy).write
+        assert write.explain(1).estimates == () or write.explain(1).estimates[0].expected_s is None
+        took = [await write(rows, title="t") for rows in (5, 50) * 8]
+        assert took.count(0.0005) > 2 * took.count(0.02)
+        few, many = write.explain(5), write.explain(rows=50)
+        assert [one.instance for one in many.estimates] == ["quick", "slow"]
+        quick, slow = many.estimates
+        assert quick.expected_s is not None
+        assert few.estimates[0].expected_s is not None
+        assert quick.expected_s > few.estimates[0].expected_s
+        assert quick.samples > slow.samples > 0
+        assert quick.error < slow.error
+        assert (many.calls, many.probes) == (16, 0)
+        assert [one.reason for one in many.decisions][:2] == ["new", "new"]
+        assert (many.decisions[-1].instance, many.decisions[-1].reason) == ("quick", "lowest time")
+
+
+@pytest.mark.promise("P13.86")
+async def test_an_instance_that_fails_at_once_gets_few_calls(node: tw.Node) -> None:
+    for instance, fails in (("a", True), ("b", False), ("c", False)):
+        node.serve(Reports(0.0002, fails), instance=instance)
+    reports = node.client(Reports).with_(policy="lowest_latency")
+    with pytest.raises(KeyError):
+        await node.client(Reports).with_(instance="a").write(0)
+    assert reports.write.explain(0).estimates[0].failures == 0.0, "other policies teach nothing"
+    failed = 0
+    for _ in range(60):
+        try:
+            await reports.write(5)
+        except KeyError:
+            failed += 1
+    assert 1 <= failed <= 3
+    a, b, c = reports.write.explain(0).estimates
+    assert a.failures > 0.0
+    assert (b.failures, c.failures) == (0.0, 0.0)
 
 
 async def test_all_gives_what_each_instance_answered(node: tw.Node) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import tidewire as tw
 from link_processes import Program
+from service_support import PATIENCE
 
-PATIENCE_S = 30.0
 METADATA_BYTES = 4_096
 
 
@@ -32,7 +32,7 @@ class Changes:
 
     async def next(self) -> tuple[str, str, str, str]:
         """Return the kind, the service, the id and the version of the next change."""
-        change = await asyncio.wait_for(self._watch.__anext__(), PATIENCE_S)
+        change = await asyncio.wait_for(self._watch.__anext__(), PATIENCE)
         return change.kind, change.service, change.instance.id, change.instance.version
 
 
@@ -54,7 +54,7 @@ async def test_an_instance_tells_its_version_and_its_metadata_to_all_nodes() -> 
         ]
         for one in (node, ann, ben):
             watch = one.watch_services("pricing")
-            found = [(await asyncio.wait_for(watch.__anext__(), PATIENCE_S)).instance for _ in said]
+            found = [(await asyncio.wait_for(watch.__anext__(), PATIENCE)).instance for _ in said]
             assert sorted(found, key=lambda info: info.id) == said
             (info,) = [info for info in await one.services() if info.name == "pricing"]
             assert sorted(info.details, key=lambda info: info.id) == said
@@ -85,6 +85,18 @@ async def test_a_version_that_is_none_and_metadata_that_are_none_are_refused(
         node.serve(Pricing(), **options)
     assert await node.services() == []
     await node.serve(Pricing(), metadata={"note": "n" * (METADATA_BYTES - 4)})
+
+
+async def test_a_thousand_methods_are_announced() -> None:
+    async with hub() as (node, url), tw.Node(url, name="ann") as ann:
+        await ann.serve({f"method_{number}": lambda value=1: value for number in range(1_000)}, name="many")
+        assert await node.client("many").method_999(5) == 5
+        (info,) = await node.services()
+        assert (len(info.methods), info.methods[999]) == (1_000, tw.MethodInfo("method_999"))
+        longer = {"m" * 60 + str(number): lambda: 1 for number in range(1_000)}
+        with pytest.raises(tw.LimitExceeded, match="link_announcement_bytes=61440: 'longer' has too many methods"):
+            await ann.serve(longer, name="longer")
+        assert len(await node.services()) == 1
 
 
 async def test_a_watch_says_who_is_there_and_then_who_comes_and_goes() -> None:
@@ -145,7 +157,7 @@ async def test_a_watch_ends_with_its_node() -> None:
         waiting = asyncio.ensure_future(watch.__anext__())
         await asyncio.sleep(0)
     with pytest.raises(StopAsyncIteration):
-        await asyncio.wait_for(waiting, PATIENCE_S)
+        await asyncio.wait_for(waiting, PATIENCE)
     for name in ("a.b", "", 7):
         with pytest.raises(tw.InvalidArgument, match="name: "):
             tw.Node().watch_services(name)  # type: ignore[arg-type]
@@ -164,7 +176,7 @@ def test_a_plain_thread_watches() -> None:
         reader = threading.Thread(target=reads)
         reader.start()
         node.serve(Pricing(), instance="one")
-        assert begun.wait(PATIENCE_S)
-    reader.join(PATIENCE_S)
+        assert begun.wait(PATIENCE)
+    reader.join(PATIENCE)
     assert not reader.is_alive()
     assert found[0] == "joined one" and set(found[1:]) <= {"left one"}

@@ -88,6 +88,7 @@ async def test_an_object_that_derives_from_a_service_is_served_under_its_said_na
     [
         ({"name": "a.b"}, "name: 'a.b' is not allowed: give one token"),
         ({"name": ""}, "name: '' is not allowed"),
+        ({"name": "$sys"}, "name: '$sys' is not allowed: names that begin with $"),
         ({"name": "x" * 300}, "give at most 255 bytes"),
         ({"instance": "a b"}, "instance: 'a b' is not allowed: give one token"),
         ({"visibility": "all"}, "visibility: 'all' is not allowed: use one of 'node', 'private', 'public'"),

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import tidewire as tw
 from in_loop import InLoop
+from service_support import PATIENCE, soon
 
-PATIENCE = 30.0
 AHEAD = tw.ServiceConfig().stream_ahead
 MOST_AHEAD = {True: AHEAD, False: 2 * (AHEAD + tw.LinkConfig().stream_credit)}
 """Items that a writer is ahead of a reader in the same node, or in another one."""
@@ -116,10 +116,6 @@ async def _pair(place: str) -> AsyncIterator[tuple[tw.Node, tw.Node]]:
 def pair(request: pytest.FixtureRequest) -> InLoop:
     """A node that serves and one that calls, or one node that does both."""
     return InLoop(_pair(request.param))
-
-
-async def soon(awaitable: Any) -> Any:
-    return await asyncio.wait_for(awaitable, PATIENCE)
 
 
 async def set_soon(event: threading.Event) -> bool:

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from service_support import Hanging, soon
-
-PATIENCE = 30.0
+from service_support import PATIENCE, Hanging, soon
 
 # Deadlines and cancellation
 
@@ -56,18 +54,15 @@ async def test_nested_calls_have_what_is_left_of_the_time(node: tw.Node) -> None
     class Outer(tw.Service):
         @tw.method
         async def ask(self) -> tuple[float, float, float]:
-            inner = node_of[0].client(Inner)
+            inner = node.client(Inner)
             mine = tw.context().remaining
             assert mine is not None
-            return mine, await inner.left(), await node_of[0].client("inner").left_plainly()
+            return mine, await inner.left(), await node.client("inner").left_plainly()
 
         @tw.method
         def ask_plainly(self) -> float:
-            left: float = node_of[0].client(Inner).with_(timeout=20.0).sync.left()
-            return left
+            return node.client(Inner).with_(timeout=20.0).sync.left()
 
-    node_of: list[tw.Node] = []
-    node_of.append(node)
     node.serve(Inner())
     node.serve(Outer())
     outer = node.client(Outer).with_(timeout=5.0)
@@ -79,30 +74,25 @@ async def test_nested_calls_have_what_is_left_of_the_time(node: tw.Node) -> None
 
 
 async def test_a_handler_that_nobody_waits_for_calls_nobody(node: tw.Node) -> None:
-    class Outer(tw.Service):
-        def __init__(self, node: tw.Node) -> None:
-            self.node = node
-            self.told: asyncio.Queue[BaseException] = asyncio.Queue(1_000)
-            self.inside = asyncio.Event()
+    told: asyncio.Queue[BaseException] = asyncio.Queue(1_000)
+    inside = asyncio.Event()
 
-        @tw.method
-        async def ask(self) -> None:
-            self.inside.set()
+    async def ask() -> None:
+        inside.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
             try:
-                await asyncio.Event().wait()
-            finally:
-                try:
-                    await self.node.client(Hanging).ping()
-                except tw.TidewireError as error:
-                    self.told.put_nowait(error)
+                await node.client(Hanging).ping()
+            except tw.TidewireError as error:
+                told.put_nowait(error)
 
-    outer = Outer(node)
     node.serve(Hanging())
-    node.serve(outer)
-    task = asyncio.create_task(node.client(Outer).ask())
-    await soon(outer.inside.wait())
+    node.serve({"ask": ask}, name="outer")
+    task = asyncio.create_task(node.client("outer").ask())
+    await soon(inside.wait())
     task.cancel()
-    error = await soon(outer.told.get())
+    error = await soon(told.get())
     assert isinstance(error, tw.AskTimeout)
     assert "nobody waits for outer.ask any more" in str(error)
 

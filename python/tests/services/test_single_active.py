@@ -7,14 +7,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tidewire as tw
-from home_support import PATIENCE, every_home, nodes, release
+from home_support import PATIENCE, nodes, release
+from link_processes import Program, Programs
+from link_stories import said
 
 LONG = 600.0
 """A lease that is over long after the story: what happens before is not by its end."""
@@ -56,61 +57,54 @@ class Relay(tw.Service):
 
 
 @pytest.mark.promise("P17.52", "P17.54")
-@every_home
-async def test_another_is_active_as_soon_as_one_is_stopped(kind: str, tmp_path: Path) -> None:
-    async with nodes(kind, tmp_path) as (one, two):
-        first, second = Matching("first"), Matching("second")
-        served = await one.serve(first, active="single", lease=LONG)
-        fence = await served.active(PATIENCE)
-        standby = await two.serve(second, active="single", lease=LONG)
-        assert served.is_active and not standby.is_active and served.fence == fence
-        with pytest.raises(tw.LeaseLost):
-            standby.fence  # noqa: B018
-        caller, of_first = two.client(Matching), one.client(Matching)
-        assert await caller.who() == ("first", fence)
-        assert [item async for item in caller.count(2)] == [("first", 0), ("first", 1)]
-        under_way = asyncio.ensure_future(of_first.hang(True))
-        await asyncio.wait_for(first.inside.wait(), PATIENCE)
-        stopping = asyncio.ensure_future(served.stop())
-        await one.until(lambda now: now["links"]["services"]["matching"] == 2, PATIENCE)
-        await two.serve(Relay(two))
-        relay = two.client(Relay).with_(
-            headers={"traceparent": f"00-{'4b' * 16}-{'2a' * 8}-01", "baggage": "shop=north"}
-        )
-        meanwhile = [asyncio.ensure_future(one.who()) for one in (relay, caller, relay, caller)]
-        first.going_on.set()
-        assert await under_way == "first", "calls that came are finished"
-        assert (await stopping).balanced
-        answers = await asyncio.wait_for(asyncio.gather(*meanwhile), PATIENCE)
-        assert await standby.active(PATIENCE) > fence
-        assert set(answers) == {("second", standby.fence)}, "calls waited until somebody was active"
-        assert await two.client(Matching).who() == ("second", standby.fence)
-        await two.until(lambda now: now["links"]["services"]["matching"] == 2, PATIENCE)
-        assert [info.instances for info in await two.services() if info.name == "matching"] == [
-            (f"~{standby.instance}", standby.instance)
-        ]
+async def test_another_is_active_as_soon_as_one_is_stopped(homes: list[tw.Node]) -> None:
+    one, two = homes
+    first, second = Matching("first"), Matching("second")
+    served = await one.serve(first, active="single", lease=LONG)
+    fence = await served.active(PATIENCE)
+    standby = await two.serve(second, active="single", lease=LONG)
+    assert served.is_active and not standby.is_active and served.fence == fence
+    with pytest.raises(tw.LeaseLost):
+        standby.fence  # noqa: B018
+    caller, of_first = two.client(Matching), one.client(Matching)
+    assert await caller.who() == ("first", fence)
+    assert [item async for item in caller.count(2)] == [("first", 0), ("first", 1)]
+    under_way = asyncio.ensure_future(of_first.hang(True))
+    await asyncio.wait_for(first.inside.wait(), PATIENCE)
+    stopping = asyncio.ensure_future(served.stop())
+    await one.until(lambda now: now["links"]["services"]["matching"] == 2, PATIENCE)
+    await two.serve(Relay(two))
+    relay = two.client(Relay).with_(headers={"traceparent": f"00-{'4b' * 16}-{'2a' * 8}-01", "baggage": "shop=north"})
+    meanwhile = [asyncio.ensure_future(one.who()) for one in (relay, caller, relay, caller)]
+    first.going_on.set()
+    assert await under_way == "first", "calls that came are finished"
+    assert (await stopping).balanced
+    answers = await asyncio.wait_for(asyncio.gather(*meanwhile), PATIENCE)
+    assert await standby.active(PATIENCE) > fence
+    assert set(answers) == {("second", standby.fence)}, "calls waited until somebody was active"
+    assert await two.client(Matching).who() == ("second", standby.fence)
+    await two.until(lambda now: now["links"]["services"]["matching"] == 2, PATIENCE)
+    assert [info.instances for info in await two.services() if info.name == "matching"] == [
+        (f"~{standby.instance}", standby.instance)
+    ]
 
 
 @pytest.mark.promise("P17.58")
-@every_home
-async def test_an_instance_that_has_lost_its_lease_answers_nothing_and_stands_by(kind: str, tmp_path: Path) -> None:
-    async with nodes(kind, tmp_path, 1) as (node,):
-        matching = Matching("one")
-        served = await node.serve(matching, active="single", lease=3.0)
-        await served.active(PATIENCE)
-        under_way = asyncio.ensure_future(node.client(Matching).hang(False))
-        await asyncio.wait_for(matching.inside.wait(), PATIENCE)
-        fence = served.fence
-        assert await release(node, "active.matching", fence)
-        with pytest.raises(tw.ActorStopped):
-            await asyncio.wait_for(under_way, PATIENCE)
-        # A call that comes while nobody is active waits until somebody is.
-        name, newer = await node.client(Matching).with_(timeout=PATIENCE).who()
-        assert name == "one" and newer > fence
+async def test_an_instance_without_its_lease_answers_nothing_and_stands_by(home: tw.Node, virtual_time: None) -> None:
+    matching = Matching("one")
+    served = await home.serve(matching, active="single", lease=3.0)
+    fence = await served.active(PATIENCE)
+    under_way = asyncio.ensure_future(home.client(Matching).hang(False))
+    await asyncio.wait_for(matching.inside.wait(), PATIENCE)
+    assert await release(home, "active.matching", fence)
+    with pytest.raises(tw.ActorStopped):
+        await asyncio.wait_for(under_way, PATIENCE)
+    # A call that comes while nobody is active waits until somebody is.
+    name, newer = await home.client(Matching).with_(timeout=PATIENCE).who()
+    assert name == "one" and newer > fence
 
 
-@every_home
-async def test_handlers_of_durable_events_run_at_the_active_one_alone(kind: str, tmp_path: Path) -> None:
+async def test_handlers_of_durable_events_run_at_the_active_one_alone(homes: list[tw.Node]) -> None:
     handled: asyncio.Queue[tuple[str, int, int]] = asyncio.Queue(1_000)
 
     class Ledger(tw.Service):
@@ -121,21 +115,21 @@ async def test_handlers_of_durable_events_run_at_the_active_one_alone(kind: str,
         async def on_order(self, number: int, call: tw.CallContext) -> None:
             await handled.put((self.name, number, call.fence))
 
-    async with nodes(kind, tmp_path) as (one, two):
-        orders = await one.stream("orders", subjects=["orders.>"])
-        first = await one.serve(Ledger("first"), active="single", lease=LONG)
-        fence = await first.active(PATIENCE)
-        second = await two.serve(Ledger("second"), active="single", lease=LONG)
-        for number in range(50):
-            await orders.publish("orders.x", number)
-        assert [await asyncio.wait_for(handled.get(), PATIENCE) for _ in range(50)] == [
-            ("first", number, fence) for number in range(50)
-        ]
-        await first.stop()
-        await second.active(PATIENCE)
-        await orders.publish("orders.x", 50)
-        assert await asyncio.wait_for(handled.get(), PATIENCE) == ("second", 50, second.fence)
-        assert handled.empty()
+    one, two = homes
+    orders = await one.stream("orders", subjects=["orders.>"])
+    first = await one.serve(Ledger("first"), active="single", lease=LONG)
+    fence = await first.active(PATIENCE)
+    second = await two.serve(Ledger("second"), active="single", lease=LONG)
+    for number in range(50):
+        await orders.publish("orders.x", number)
+    assert [await asyncio.wait_for(handled.get(), PATIENCE) for _ in range(50)] == [
+        ("first", number, fence) for number in range(50)
+    ]
+    await first.stop()
+    await second.active(PATIENCE)
+    await orders.publish("orders.x", 50)
+    assert await asyncio.wait_for(handled.get(), PATIENCE) == ("second", 50, second.fence)
+    assert handled.empty()
 
 
 HOLDER = """
@@ -167,19 +161,19 @@ asyncio.run(main())
 """
 
 
-def holder(url: str, lease: float) -> Any:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.Popen(
-        [sys.executable, "-c", HOLDER, url, str(lease)], stdout=subprocess.PIPE, text=True, env=environment
-    )
+def holder(started: Programs, url: str | None, lease: float) -> Program:
+    assert url is not None
+    return started.run("-c", HOLDER, url, str(lease), env={"PYTHONPATH": os.pathsep.join(sys.path)})
 
 
 @pytest.mark.promise("P17.55")
 @pytest.mark.parametrize(("kind", "lease"), [("hub", LONG), ("nats", 1.5)])
-async def test_another_is_active_when_the_process_of_one_is_killed(kind: str, lease: float, tmp_path: Path) -> None:
+async def test_another_is_active_when_the_process_of_one_is_killed(
+    kind: str, lease: float, started: Programs, tmp_path: Path
+) -> None:
     async with nodes(kind, tmp_path) as (one, two):
-        doomed = holder(one.url, lease)
-        fence = int((await asyncio.to_thread(doomed.stdout.readline)).split()[1])
+        doomed = holder(started, one.url, lease)
+        fence = int(await said(doomed, "active"))
         standby = await one.serve(Matching("standby"), active="single", lease=lease)
         client = (two if kind == "hub" else one).client(Matching).with_(timeout=PATIENCE)
         if kind == "hub":
@@ -189,8 +183,7 @@ async def test_another_is_active_when_the_process_of_one_is_killed(kind: str, le
             # made again.
             begun = asyncio.ensure_future(client.hang(False))
             calls = [asyncio.ensure_future(client.who()) for _ in range(20)]
-        doomed.send_signal(signal.SIGKILL)
-        doomed.wait()
+        doomed.kill()
         assert (await client.who())[0] == "standby"
         assert await standby.active(PATIENCE) > fence
         if kind == "hub":
@@ -202,23 +195,24 @@ async def test_another_is_active_when_the_process_of_one_is_killed(kind: str, le
 @pytest.mark.promise("P17.53")
 @pytest.mark.parametrize("kind", ["hub", "nats"])
 async def test_a_process_that_was_stopped_for_a_while_does_not_take_itself_for_active(
-    kind: str, tmp_path: Path
+    kind: str, started: Programs, tmp_path: Path
 ) -> None:
     async with nodes(kind, tmp_path, 1) as (node,):
-        frozen = holder(node.url, 1.0)
-        try:
-            fence = int((await asyncio.to_thread(frozen.stdout.readline)).split()[1])
-            standby = await node.serve(Matching("standby"), active="single", lease=LONG)
-            frozen.send_signal(signal.SIGSTOP)
-            assert await standby.active(PATIENCE) > fence
-            frozen.send_signal(signal.SIGCONT)
-            assert await asyncio.to_thread(frozen.stdout.readline) == "lost\n"
-            assert standby.is_active
-            await standby.stop()
-            assert (await asyncio.to_thread(frozen.stdout.readline)).startswith("active")
-        finally:
-            frozen.kill()
-            frozen.wait()
+        frozen = holder(started, node.url, 1.0)
+        fence = int(await said(frozen, "active"))
+        matching = Matching("standby")
+        matching.going_on.set()
+        standby = await node.serve(matching, active="single", lease=LONG)
+        frozen.halt()
+        assert await standby.active(PATIENCE) > fence
+        # The hub may believe that the other one is active still.
+        calls = node.client(Matching).with_(timeout=PATIENCE)
+        assert [await calls.hang(True) for _ in range(4)] == ["standby"] * 4
+        frozen.signal(signal.SIGCONT)
+        assert await asyncio.to_thread(frozen.line) == "lost"
+        assert standby.is_active
+        await standby.stop()
+        await said(frozen, "active")
 
 
 async def test_wrong_arguments_are_named(tmp_path: Path) -> None:

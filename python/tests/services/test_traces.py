@@ -1,111 +1,21 @@
-"""Trace context and spans: one tree from a request over HTTP to the handler of a durable event."""
+"""Trace context and spans: one tree from a request over HTTP to all that it leads to."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
-from program_support import Ended, program
 
 _PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-
-_SPANS = """
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-exported = InMemorySpanExporter()
-provider = TracerProvider()
-provider.add_span_processor(SimpleSpanProcessor(exported))
-trace.set_tracer_provider(provider)
-
-def report():
-    spans = exported.get_finished_spans()
-    kinds = {s.context.span_id: f"{s.kind.name.lower()} {s.name}" for s in spans}
-    parents = [kinds.get(s.parent.span_id, f"{s.parent.span_id:x}") for s in spans]
-    errors = {kinds[s.context.span_id]: s.attributes["error.type"] for s in spans if "error.type" in s.attributes}
-    links = [f"{link.context.span_id:x}" == f"{s.parent.span_id:x}" for s in spans for link in s.links]
-    traces = sorted({f"{s.context.trace_id:x}" for s in spans})
-    return {"tree": sorted(zip(parents, kinds.values())), "errors": errors, "links": links, "traces": traces}
-"""
-
-_SHOP = """
-import json, tempfile, urllib.request
-from collections.abc import AsyncIterator
-
-seen = {}
-
-class Stock(tw.Service):
-    @tw.method
-    def take(self, item: str) -> int:
-        seen["take"] = tw.context().headers.get("traceparent")
-        return 1
-
-    @tw.method
-    async def parts(self, item: str) -> AsyncIterator[int]:
-        yield 1
-        yield 2
-
-    @tw.method
-    async def fail(self) -> None:
-        raise KeyError("nothing is left")
-
-class Orders(tw.Service):
-    def __init__(self, node, stream):
-        self.node, self.stream, self.shipped = node, stream, asyncio.Event()
-
-    @tw.method
-    async def order(self, item: str) -> int:
-        stock = self.node.client("stock")
-        try:
-            await stock.fail()
-        except KeyError:
-            pass
-        count = sum([part async for part in stock.parts(item)]) + await stock.take(item)
-        await self.stream.publish("orders.new", item)
-        self.node.publish("news.order", item)
-        return count
-
-    @tw.command
-    async def bill(self, item: str) -> str | None:
-        return tw.context().headers.get("traceparent")
-
-    @tw.on("orders.>", durable="ship")
-    async def ship(self, item: str, event: tw.Event) -> None:
-        seen["event"] = event.headers.get("traceparent")
-        await self.node.client("stock").take(item)
-        bill = await self.node.client("orders").bill.start(item)
-        seen["bill"] = await bill.result()
-        self.shipped.set()
-
-    @tw.on("news.>")
-    def note(self, item: str) -> None:
-        seen["news"] = tw.context().headers.get("traceparent")
-
-def post(url, parent):
-    request = urllib.request.Request(f"{url}/services/orders/order", b'["tea"]', {"traceparent": parent})
-    request.add_header("content-type", "application/json")
-    return json.load(urllib.request.urlopen(request, timeout=10))
-
-async def main(parent):
-    with tempfile.TemporaryDirectory() as data:
-        async with tw.Node(name="hub", data=data) as hub:
-            url, http = hub.listen("tide://127.0.0.1:0").url, hub.listen("http://127.0.0.1:0").url
-            async with tw.Node(url, name="stock") as stock, tw.Node(url, name="shop") as shop:
-                await stock.serve(Stock())
-                orders = Orders(shop, await shop.stream("orders", subjects=["orders.>"]))
-                await shop.serve(orders, visibility="public")
-                assert await asyncio.to_thread(post, http, parent) == 4
-                await orders.shipped.wait()
-                await shop.client("stock").with_(headers={"traceparent": parent}).take("cup")
-"""
+_SHOP = Path(__file__).parents[3] / "examples/traces/main.py"
 
 
-def _run(code: str) -> dict[str, object]:
-    ended: Ended = program(f"{code}\nrun(main({_PARENT!r}))\nprint(json.dumps(report()))\nos._exit(0)")
-    assert ended.code == 0, ended.err
-    found: dict[str, object] = json.loads(ended.out.splitlines()[-1])
+def _run(option: str) -> dict[str, object]:
+    ended = subprocess.run([sys.executable, _SHOP, option], check=True, timeout=60, stdout=subprocess.PIPE)
+    found: dict[str, object] = json.loads(ended.stdout)
     return found
 
 
@@ -129,15 +39,94 @@ def test_a_request_over_http_and_all_that_it_leads_to_are_one_tree_of_spans() ->
     bill = ("producer publish orders/bill", "consumer process orders/bill")
     tree += [bill, ("consumer process orders.new", bill[0])]
     tree += [("consumer process orders.new", "client stock/take"), ("client stock/take", take)]
-    found = _run(_SPANS + _SHOP)
+    ship = "consumer process orders.new"
+    message, task = ("producer send packer", "consumer process packer"), "consumer process wrap"
+    tree += [(ship, message[0]), message] * 2
+    # The spans of tasks in worker processes end there.
+    tree += [*[(ship, task)] * 3, (ship, "internal campaign year")]
+    found = _run("--json")
     assert found["tree"] == sorted([*pair] for pair in tree)
-    assert found["errors"] == dict.fromkeys(calls[0], "KeyError")
-    assert found["links"] == [True, True, True]
-    assert found["traces"] == [_PARENT.split("-")[1]]
+    assert found["errors"] == {**dict.fromkeys(calls[0], "KeyError"), message[1]: "KeyError"}
+    assert found["links"] == [True] * 8
+    tasks = [[task.removeprefix("consumer "), ship]] * 3
+    assert found["tasks"] == {"thread": tasks, "process": tasks, "runs": [["run", "internal campaign year"]] * 2}
+    assert (found["traces"], found["baggage"]) == ([_PARENT.split("-")[1]], "shop=north")
 
 
 @pytest.mark.promise("P13.97")
 def test_the_trace_context_travels_without_opentelemetry_and_nothing_of_it_is_imported() -> None:
-    modules = "[name for name in sys.modules if name.startswith('opentelemetry')]"
-    found = _run(_SHOP + f"\ndef report():\n    return {{**seen, 'modules': {modules}}}\n")
-    assert found == {"take": _PARENT, "event": _PARENT, "bill": _PARENT, "news": _PARENT, "modules": []}
+    found = _run("--no-spans")
+    parents = dict.fromkeys(("take", "event", "bill", "news"), _PARENT)
+    assert found == {**parents, "baggage": "shop=north", "modules": []}
+
+
+_SAMPLED = """
+import asyncio, json, sys
+import tidewire as tw
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider, sampling
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+dropping = sampling.ParentBased(sampling.ALWAYS_OFF)
+provider = TracerProvider(sampler=dropping if sys.argv[1] == "dropping" else sampling.ALWAYS_ON)
+exporter = InMemorySpanExporter()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+
+def state():
+    span, context = trace.get_current_span().get_span_context(), tw.context()
+    assert f"{span.trace_id:032x}" == context.trace
+    return [context.trace, span.trace_flags & 1, int(context.headers["traceparent"][-2:], 16) & 1]
+
+class Inner(tw.Service):
+    @tw.method
+    async def state(self) -> list:
+        with trace.get_tracer("inner").start_as_current_span("work"):
+            return state()
+
+class ShopFront(tw.Service):
+    def __init__(self, node):
+        self.inner = node.client("inner")
+
+    @tw.method
+    async def states(self) -> list:
+        return [state(), await self.inner.state()]
+
+async def main():
+    async with tw.Node(name="hub") as hub:
+        url = hub.listen("tide://127.0.0.1:0").url
+        async with tw.Node(url, name="a") as a, tw.Node(url, name="b") as b:
+            await a.serve(Inner())
+            await b.serve(ShopFront(b), name="outer")
+            found = []
+            for headers in ({}, {"traceparent": f"00-{'7' * 32}-{'9' * 16}-00"}, {"traceparent": f"00-{'7' * 32}-{'9' * 16}-01"}):
+                for _ in range(2):
+                    exporter.clear()
+                    states = await hub.client("outer").with_(headers=headers).states()
+                    found.append([states, sorted(span.name for span in exporter.get_finished_spans())])
+            print(json.dumps(found))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.promise("P13.97")
+def test_a_trace_that_the_sampler_drops_has_no_spans_and_goes_on_as_dropped() -> None:
+    pytest.importorskip("opentelemetry.sdk")
+
+    def found(sampler: str) -> list[tuple[list[list[object]], list[str]]]:
+        run = [sys.executable, "-c", _SAMPLED, sampler]
+        rows = json.loads(subprocess.run(run, check=True, timeout=60, stdout=subprocess.PIPE).stdout)
+        return [(states, spans) for states, spans in rows]
+
+    spans = sorted(["outer/states", "inner/state"] * 2 + ["work"])
+    dropped = found("dropping")
+    for (outer, inner), made in dropped[:4]:
+        assert (outer[1:], inner, made) == ([0, 0], outer, [])
+    assert [states[0][0] for states, _ in dropped[2:]] == ["7" * 32] * 4
+    # Each call without a parent is a trace of its own.
+    assert dropped[0] != dropped[1]
+    assert dropped[4:] == [([["7" * 32, 1, 1]] * 2, spans)] * 2
+    # A sampler that does not follow its parent is asked again.
+    assert [made for _, made in found("always")] == [spans] * 6

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from home_support import PATIENCE, story
+from home_support import PATIENCE
 from tidewire.values import encode
 
 WAIT_US = 4_000_000
@@ -29,7 +29,6 @@ async def hub_and_client(folder: Path) -> AsyncIterator[tuple[tw.Node, tw.Node, 
         yield hub, node, node.client("tidewire-commands")
 
 
-@story
 async def test_a_command_is_started_and_followed_through_it_as_nodes_of_python_do_with_the_home(tmp_path: Path) -> None:
     async with hub_and_client(tmp_path) as (hub, node, client):
         run = await client.start("sums", "add", encode([[1], {"right": 2}]), "key", None, "high")
@@ -52,7 +51,6 @@ async def test_a_command_is_started_and_followed_through_it_as_nodes_of_python_d
         assert not await client.retry(run)
 
 
-@story
 async def test_errors_reach_the_caller_and_not_the_log_of_the_hub(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -71,7 +69,6 @@ async def test_errors_reach_the_caller_and_not_the_log_of_the_hub(
         assert [record.getMessage() for record in caplog.records] == []
 
 
-@story
 async def test_waits_at_a_hub_that_stops_end_at_once(tmp_path: Path) -> None:
     async with hub_and_client(tmp_path) as (hub, _, client):
         run = await client.start("sums", "add", encode([[1, 2], {}]), None, None, "normal")

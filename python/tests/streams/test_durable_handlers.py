@@ -19,9 +19,10 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from home_support import PATIENCE, every_home, nodes, story
+from home_support import PATIENCE, every_home, nodes
 from link_processes import Program, Programs
 from link_stories import joined
+from tidewire.testing import Link
 
 
 @dataclass
@@ -64,49 +65,45 @@ async def until(look: Callable[[], Awaitable[Any]], is_enough: Callable[[Any], b
 
 
 @pytest.mark.promise("P17.46")
-@every_home
-async def test_those_who_serve_a_handler_share_its_events_and_each_is_acked_once(kind: str, tmp_path: Path) -> None:
-    async with nodes(kind, tmp_path) as (one, two):
-        orders = await one.stream("orders", subjects=["orders.>"])
-        first = Billing()
-        served = await one.serve(first), await two.serve(Billing(first))
-        async with orders.publisher() as out:
-            for number in range(200):
-                await out.publish("orders.created", Order(number))
-        await orders.publish("orders.deep.created", "not for them")
-        await first.until(200)
-        assert sorted(first.billed) == [(number, 1) for number in range(200)]
-        ledgers = [await one.stop() for one in served]
-        assert all(ledger.balanced for ledger in ledgers)
-        info = await (await orders.consumer("billing", filter="orders.*", max_deliver=3, backoff=(0.01, 0.02))).info()
-        assert (info.in_flight, info.dead, info.redelivered) == (0, 0, 0)
+async def test_those_who_serve_a_handler_share_its_events_and_each_is_acked_once(homes: list[tw.Node]) -> None:
+    one, two = homes
+    orders = await one.stream("orders", subjects=["orders.>"])
+    first = Billing()
+    served = await one.serve(first), await two.serve(Billing(first))
+    async with orders.publisher() as out:
+        for number in range(200):
+            await out.publish("orders.created", Order(number))
+    await orders.publish("orders.deep.created", "not for them")
+    await first.until(200)
+    assert sorted(first.billed) == [(number, 1) for number in range(200)]
+    ledgers = [await one.stop() for one in served]
+    assert all(ledger.balanced for ledger in ledgers)
+    info = await (await orders.consumer("billing", filter="orders.*", max_deliver=3, backoff=(0.01, 0.02))).info()
+    assert (info.in_flight, info.dead, info.redelivered) == (0, 0, 0)
 
 
 @pytest.mark.promise("P17.48")
-@every_home
-async def test_an_event_whose_handler_raises_comes_again_and_then_is_a_dead_letter(kind: str, tmp_path: Path) -> None:
-    async with nodes(kind, tmp_path, 1) as (node,):
-        orders = await node.stream("orders", subjects=["orders.>"])
-        billing = Billing()
-        billing.refused = {1}
-        served = await node.serve(billing)
-        for number in range(3):
-            await orders.publish("orders.created", Order(number, "nobody"))
-        await orders.publish("orders.created", "no order at all")
-        await billing.until(2)
-        dead = await until(served.consumers["billing"].dead_letters, lambda dead: len(dead) == 2)
-        assert [(one.sequence, one.deliveries) for one in dead] == [(2, 3), (4, 3)]
-        assert dead[0].error == "LookupError: no customer 'nobody'"
-        assert "on_order" in dead[0].traceback and "InvalidArgument: billing.on_order: order" in dead[1].error
-        billing.refused.clear()
-        assert await served.consumers["billing"].requeue(2) == 1
-        await billing.until(3)
-        assert billing.billed == [(0, 1), (2, 1), (1, 1)]
+async def test_an_event_whose_handler_raises_comes_again_and_then_is_a_dead_letter(home: tw.Node) -> None:
+    orders = await home.stream("orders", subjects=["orders.>"])
+    billing = Billing()
+    billing.refused = {1}
+    served = await home.serve(billing)
+    for number in range(3):
+        await orders.publish("orders.created", Order(number, "nobody"))
+    await orders.publish("orders.created", "no order at all")
+    await billing.until(2)
+    dead = await until(served.consumers["billing"].dead_letters, lambda dead: len(dead) == 2)
+    assert [(one.sequence, one.deliveries) for one in dead] == [(2, 3), (4, 3)]
+    assert dead[0].error == "LookupError: no customer 'nobody'"
+    assert "on_order" in dead[0].traceback and "InvalidArgument: billing.on_order: order" in dead[1].error
+    billing.refused.clear()
+    assert await served.consumers["billing"].requeue(2) == 1
+    await billing.until(3)
+    assert billing.billed == [(0, 1), (2, 1), (1, 1)]
 
 
 @pytest.mark.promise("P17.50")
-@every_home
-async def test_begun_events_end_before_their_service_and_the_rest_goes_to_others(kind: str, tmp_path: Path) -> None:
+async def test_begun_events_end_before_their_service_and_the_rest_goes_to_others(homes: list[tw.Node]) -> None:
     inside, going_on, all_handled = asyncio.Event(), asyncio.Event(), asyncio.Event()
     handled: list[int] = []
 
@@ -119,21 +116,21 @@ async def test_begun_events_end_before_their_service_and_the_rest_goes_to_others
             if len(handled) == 20:
                 all_handled.set()
 
-    async with nodes(kind, tmp_path) as (one, two):
-        orders = await one.stream("orders", subjects=["orders.>"])
-        served = await one.serve(Slow())
-        await asyncio.gather(*(orders.publish("orders.created", number) for number in range(20)))
-        await asyncio.wait_for(inside.wait(), PATIENCE)
-        stopping = asyncio.ensure_future(served.stop())
-        await asyncio.sleep(0)
-        assert not stopping.done()
-        going_on.set()
-        await asyncio.wait_for(stopping, PATIENCE)
-        assert handled
-        before = len(handled)
-        await two.serve(Slow())
-        await asyncio.wait_for(all_handled.wait(), PATIENCE)
-        assert sorted(handled) == list(range(20)), (before, handled)
+    one, two = homes
+    orders = await one.stream("orders", subjects=["orders.>"])
+    served = await one.serve(Slow())
+    await asyncio.gather(*(orders.publish("orders.created", number) for number in range(20)))
+    await asyncio.wait_for(inside.wait(), PATIENCE)
+    stopping = asyncio.ensure_future(served.stop())
+    await asyncio.sleep(0)
+    assert not stopping.done()
+    going_on.set()
+    await asyncio.wait_for(stopping, PATIENCE)
+    assert handled
+    before = len(handled)
+    await two.serve(Slow())
+    await asyncio.wait_for(all_handled.wait(), PATIENCE)
+    assert sorted(handled) == list(range(20)), (before, handled)
 
 
 @pytest.mark.promise("P17.50")
@@ -157,8 +154,7 @@ async def test_events_in_transit_when_a_service_stops_go_to_others_at_once(kind:
 
 
 @pytest.mark.promise("P17.49")
-@every_home
-async def test_a_service_that_is_cut_gives_back_what_it_was_at(kind: str, tmp_path: Path) -> None:
+async def test_a_service_that_is_cut_gives_back_what_it_was_at(homes: list[tw.Node]) -> None:
     inside = asyncio.Event()
     interrupted: list[int] = []
 
@@ -171,21 +167,21 @@ async def test_a_service_that_is_cut_gives_back_what_it_was_at(kind: str, tmp_pa
             finally:
                 interrupted.append(number)
 
-    async with nodes(kind, tmp_path) as (one, _):
-        orders = await one.stream("orders", subjects=["orders.>"])
-        served = await one.serve(Stuck())
-        await asyncio.gather(*(orders.publish("orders.created", number) for number in range(10)))
-        await asyncio.wait_for(inside.wait(), PATIENCE)
-        await served.stop(drain=False)
-        assert 1 <= len(interrupted) <= 3
-        rest = await orders.consumer("shared", filter="orders.*", ack_wait=600.0)
-        found = []
-        for _ in range(10):
-            event = await rest.next(timeout=PATIENCE)
-            assert event is not None, "what was given back comes at once, long before its ack wait"
-            found.append(event.value)
-            await event.ack()
-        assert sorted(found) == list(range(10))
+    one, _ = homes
+    orders = await one.stream("orders", subjects=["orders.>"])
+    served = await one.serve(Stuck())
+    await asyncio.gather(*(orders.publish("orders.created", number) for number in range(10)))
+    await asyncio.wait_for(inside.wait(), PATIENCE)
+    await served.stop(drain=False)
+    assert 1 <= len(interrupted) <= 3
+    rest = await orders.consumer("shared", filter="orders.*", ack_wait=600.0)
+    found = []
+    for _ in range(10):
+        event = await rest.next(timeout=PATIENCE)
+        assert event is not None, "what was given back comes at once, long before its ack wait"
+        found.append(event.value)
+        await event.ack()
+    assert sorted(found) == list(range(10))
 
 
 @pytest.mark.parametrize("kind", ["folder", "hub"])
@@ -250,7 +246,7 @@ async def test_a_broadcast_reaches_every_instance_and_a_pause_stops_delivery(kin
 
 
 @every_home
-def test_plain_functions_run_on_threads_several_at_once(kind: str, tmp_path: Path) -> None:
+async def test_plain_functions_run_on_threads_several_at_once(kind: str, tmp_path: Path) -> None:
     at_once = threading.Barrier(4)
     threads: Counter[str] = Counter()
 
@@ -261,17 +257,13 @@ def test_plain_functions_run_on_threads_several_at_once(kind: str, tmp_path: Pat
             at_once.wait(PATIENCE)
             threads[threading.current_thread().name] += 1
 
-    @story
-    async def run() -> None:
-        async with nodes(kind, tmp_path, 1, config={"dispatchers": {"io": {"threads": 4}}}) as (node,):
-            jobs = await node.stream("jobs", subjects=["jobs.>"])
-            served = await node.serve(Plain(), dispatcher="io")
-            for number in range(8):
-                await jobs.publish("jobs.x", number)
-            await until(served.consumers["plain"].info, lambda info: info.acked_to == 8)
-            assert sum(threads.values()) == 8
-
-    run()
+    async with nodes(kind, tmp_path, 1, config={"dispatchers": {"io": {"threads": 4}}}) as (node,):
+        jobs = await node.stream("jobs", subjects=["jobs.>"])
+        served = await node.serve(Plain(), dispatcher="io")
+        for number in range(8):
+            await jobs.publish("jobs.x", number)
+        await until(served.consumers["plain"].info, lambda info: info.acked_to == 8)
+        assert sum(threads.values()) == 8
 
 
 def test_a_plain_thread_serves_handlers_and_is_told_what_is_wrong(tmp_path: Path) -> None:
@@ -429,37 +421,6 @@ async def test_restarts_of_a_hub_and_its_workers_under_load_lose_nothing(tmp_pat
         assert [event.value async for event in orders.read()][:acked] == list(range(acked))
 
 
-class Cable:
-    """A TCP connection to a hub that can be cut for a while."""
-
-    def __init__(self, url: str) -> None:
-        self._host, self._port = url.removeprefix("tide://").split(":")
-        self._writers: list[asyncio.StreamWriter] = []
-        self._server: asyncio.Server | None = None
-        self.port = 0
-
-    async def plug(self) -> None:
-        self._server = await asyncio.start_server(self._join, self._host, self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
-
-    async def cut(self) -> None:
-        assert self._server is not None
-        self._server.close()
-        for writer in self._writers:
-            writer.transport.abort()
-        self._writers.clear()
-
-    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from_hub, to_hub = await asyncio.open_connection(self._host, self._port)
-        self._writers += [writer, to_hub]
-        await asyncio.gather(_copy(reader, to_hub), _copy(from_hub, writer), return_exceptions=True)
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65_536):
-        writer.write(data)
-
-
 async def test_an_event_whose_handler_ends_while_the_link_is_lost_is_settled_once(tmp_path: Path) -> None:
     began, gate, deliveries = asyncio.Event(), asyncio.Event(), []
 
@@ -471,22 +432,22 @@ async def test_an_event_whose_handler_ends_while_the_link_is_lost_is_settled_onc
             await gate.wait()
 
     async with tw.Node(data=tmp_path) as hub:
-        cable = Cable(hub.listen("tide://127.0.0.1:0").url)
-        await cable.plug()
         orders = await hub.stream("orders", subjects=["orders.>"])
-        async with tw.Node(f"tide://127.0.0.1:{cable.port}") as node:
+        link = Link(hub.listen("tide://127.0.0.1:0").url)
+        async with tw.Node(link.url) as node:
             await node.serve(Billing())
             there = await node.find_stream("orders")
             others = await there.consumer("others", start="all")
             await orders.publish("orders.new", 1)
             await began.wait()
-            await cable.cut()
+            link.drop()
             with pytest.raises(tw.HomeUnavailable):
                 while True:
                     await there.info()
             gate.set()
             # The handler ends, and its settlement finds no link.
-            await asyncio.gather(others.next(), cable.plug())
+            link.heal()
+            await others.next()
         (billing,) = [info for info in await orders.consumers() if info.name == "billing"]
         assert (billing.acked_to, billing.redelivered, deliveries) == (1, 0, [1])
-        await cable.cut()
+        link.close()

@@ -11,43 +11,41 @@ from home_support import every_home, nodes
 
 
 @pytest.mark.promise("P17.116")
-@every_home
-async def test_a_name_alone_opens_what_another_node_made(kind: str, tmp_path: Path) -> None:
-    async with nodes(kind, tmp_path) as (one, other):
-        made = await one.stream("orders", subjects=["orders.>"], max_messages=3, full="drop_old", dedupe=30.0)
-        await made.publish("orders.eu", 1)
-        found = await other.stream("orders")
-        assert (await found.info()).settings == (await made.info()).settings
-        assert [event.value async for event in found.read()] == [1]
-        bucket = await one.kv("limits", history=7, ttl=600.0)
-        await bucket.put("eu", 5)
-        opened = await other.kv("limits")
-        entry = await opened.get("eu")
-        assert entry is not None and entry.value == 5
-        assert [one["history"] for one in await other.buckets() if one["name"] == "limits"] == [7]
+async def test_a_name_alone_opens_what_another_node_made(homes: list[tw.Node]) -> None:
+    one, other = homes
+    made = await one.stream("orders", subjects=["orders.>"], max_messages=3, full="drop_old", dedupe=30.0)
+    await made.publish("orders.eu", 1)
+    found = await other.stream("orders")
+    assert (await found.info()).settings == (await made.info()).settings
+    assert [event.value async for event in found.read()] == [1]
+    bucket = await one.kv("limits", history=7, ttl=600.0)
+    await bucket.put("eu", 5)
+    opened = await other.kv("limits")
+    entry = await opened.get("eu")
+    assert entry is not None and entry.value == 5
+    assert [one["history"] for one in await other.buckets() if one["name"] == "limits"] == [7]
 
 
 @pytest.mark.promise("P17.116")
-@every_home
-async def test_a_name_alone_makes_what_is_not_there(kind: str, tmp_path: Path) -> None:
-    async with nodes(kind, tmp_path) as (one, other):
-        with pytest.raises(tw.NotFound, match=r'"orders".*: make it with node\.stream\(\'orders\'\)'):
-            await one.find_stream("orders")
-        with pytest.raises(tw.NotFound, match=r'"limits".*: make it with node\.kv\(\'limits\'\)'):
-            await one.find_kv("limits")
-        orders, again = await asyncio.gather(one.stream("orders"), other.stream("orders"))
-        await orders.publish("orders", 1)
-        await again.publish("orders.eu.north", 2)
-        assert [event.value async for event in (await other.find_stream("orders")).read()] == [1, 2]
-        assert [(info.name, set(info.subjects)) for info in await one.streams()] == [("orders", {"orders", "orders.>"})]
-        aged = await one.stream("aged", max_age=5.0)
-        assert (await aged.info()).subjects == ("aged", "aged.>")
-        await (await one.kv("limits")).put("eu", 5)
-        entry = await (await other.find_kv("limits")).get("eu")
-        assert entry is not None and entry.value == 5
-        await one.kv("limits", history=1, replicas=1)
-        with pytest.raises(tw.SettingsDiffer, match="history is 1, not 2"):
-            await other.kv("limits", history=2)
+async def test_a_name_alone_makes_what_is_not_there(homes: list[tw.Node]) -> None:
+    one, other = homes
+    with pytest.raises(tw.NotFound, match=r'"orders".*: make it with node\.stream\(\'orders\'\)'):
+        await one.find_stream("orders")
+    with pytest.raises(tw.NotFound, match=r'"limits".*: make it with node\.kv\(\'limits\'\)'):
+        await one.find_kv("limits")
+    orders, again = await asyncio.gather(one.stream("orders"), other.stream("orders"))
+    await orders.publish("orders", 1)
+    await again.publish("orders.eu.north", 2)
+    assert [event.value async for event in (await other.find_stream("orders")).read()] == [1, 2]
+    assert [(info.name, set(info.subjects)) for info in await one.streams()] == [("orders", {"orders", "orders.>"})]
+    aged = await one.stream("aged", max_age=5.0)
+    assert (await aged.info()).subjects == ("aged", "aged.>")
+    await (await one.kv("limits")).put("eu", 5)
+    entry = await (await other.find_kv("limits")).get("eu")
+    assert entry is not None and entry.value == 5
+    await one.kv("limits", history=1, replicas=1)
+    with pytest.raises(tw.SettingsDiffer, match="history is 1, not 2"):
+        await other.kv("limits", history=2)
 
 
 @pytest.mark.promise("P17.117")

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import pytest
 import tidewire as tw
-from home_support import every_home, nodes
 from link_processes import Programs
 from server_keeper import Keeper
 
@@ -273,18 +272,17 @@ async def test_reads_that_nobody_reads_outlive_a_restart_on_nats(tmp_path: Path,
 
 
 @pytest.mark.promise("P17.97")
-@every_home
-async def test_a_deletion_is_no_outage(kind: str, tmp_path: Path) -> None:
-    async with nodes(kind, tmp_path) as (one, other):
-        stream = await one.stream("orders", subjects=["orders.>"])
-        bucket = await one.kv("limits")
-        found = await other.find_stream("orders")
-        consumer = await found.consumer("billing", start="all")
-        changes = (await other.find_kv("limits")).watch()
-        waiting = [asyncio.ensure_future(read) for read in (consumer.next(), anext(changes))]
-        replay = asyncio.ensure_future(anext(found.read(follow=True)))
-        await stream.delete()
-        await bucket.purge()
-        for read in (*waiting, replay):
-            with pytest.raises(tw.NotFound):
-                await read
+async def test_a_deletion_is_no_outage(homes: list[tw.Node]) -> None:
+    one, other = homes
+    stream = await one.stream("orders", subjects=["orders.>"])
+    bucket = await one.kv("limits")
+    found = await other.find_stream("orders")
+    consumer = await found.consumer("billing", start="all")
+    changes = (await other.find_kv("limits")).watch()
+    waiting = [asyncio.ensure_future(read) for read in (consumer.next(), anext(changes))]
+    replay = asyncio.ensure_future(anext(found.read(follow=True)))
+    await stream.delete()
+    await bucket.purge()
+    for read in (*waiting, replay):
+        with pytest.raises(tw.NotFound):
+            await read

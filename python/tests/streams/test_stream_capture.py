@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from home_support import every_home, nats_server, nodes
 
 
 async def stored(stream: tw.Stream, count: int) -> list[tw.Event]:
@@ -23,50 +22,48 @@ async def stored(stream: tw.Stream, count: int) -> list[tw.Event]:
 
 
 @pytest.mark.promise("P17.124")
-@every_home
-async def test_a_capture_stores_what_any_node_publishes_once_and_in_order(kind: str, tmp_path: Path) -> None:
-    async with nodes(kind, tmp_path) as (one, other):
-        orders = await one.stream("orders", subjects=["ord.>", "bill"], capture=True)
-        await other.stream("orders", capture=True)
-        await one.stream("orders", capture=True)
-        await one.stream("silent", subjects=["silent.>"])
-        for number in range(200):
-            one.publish("ord.a", number, {"number": str(number)})
-        events = await stored(orders, 200)
-        assert [(event.value, event.headers["number"]) for event in events] == [(n, str(n)) for n in range(200)]
-        assert {event.subject for event in events} == {"ord.a"}
-        other.publish("ord.b", {"total": 12.5})
-        other.publish("bill", "due")
-        one.publish("silent.a", 1)
-        await stored(orders, 202)
-        await orders.publish("ord.c", "end")
-        later = [event.value async for event in orders.read(start=201)]
-        assert sorted(later, key=repr) == ["due", "end", {"total": 12.5}]
-        assert [event async for event in (await one.find_stream("silent")).read()] == []
+async def test_a_capture_stores_what_any_node_publishes_once_and_in_order(homes: list[tw.Node]) -> None:
+    one, other = homes
+    orders = await one.stream("orders", subjects=["ord.>", "bill"], capture=True)
+    await other.stream("orders", capture=True)
+    await one.stream("orders", capture=True)
+    await one.stream("silent", subjects=["silent.>"])
+    for number in range(200):
+        one.publish("ord.a", number, {"number": str(number)})
+    events = await stored(orders, 200)
+    assert [(event.value, event.headers["number"]) for event in events] == [(n, str(n)) for n in range(200)]
+    assert {event.subject for event in events} == {"ord.a"}
+    other.publish("ord.b", {"total": 12.5})
+    other.publish("bill", "due")
+    one.publish("silent.a", 1)
+    await stored(orders, 202)
+    await orders.publish("ord.c", "end")
+    later = [event.value async for event in orders.read(start=201)]
+    assert sorted(later, key=repr) == ["due", "end", {"total": 12.5}]
+    assert [event async for event in (await one.find_stream("silent")).read()] == []
 
 
 @pytest.mark.promise("P17.124")
-async def test_jetstream_stores_a_subject_of_the_url_once_with_a_capture_or_without() -> None:
-    with nats_server() as url:
-        async with tw.Node(f"{url}?subjects=ord.>", name="one") as one, tw.Node(f"{url}?subjects=ord.>") as other:
-            hub = one.listen("tide://127.0.0.1:0").url
-            async with tw.Node(hub) as joined:
-                plain = await one.stream("plain", subjects=["ord.plain.>", "near.>"])
-                captured = await one.stream("captured", subjects=["ord.captured.>", "far.>"], capture=True)
-                await joined.stream("captured", capture=True)
-                for number in range(5):
-                    one.publish("ord.plain.a", number)
-                    one.publish("ord.captured.a", number)
-                    other.publish("far.a", number)
-                await stored(plain, 5)
-                await stored(captured, 10)
-                # This one comes to all nodes as a message of NATS.
-                await captured.publish("ord.captured.a", "end")
-                other.publish("far.a", "last")
-                assert (await stored(captured, 12))[-1].value in ("end", "last")
-                assert [event.value async for event in plain.read()] == list(range(5))
-                values = [event.value async for event in captured.read(filter="ord.captured.>")]
-                assert values == [*range(5), "end"]
+async def test_jetstream_stores_a_subject_of_the_url_once_with_a_capture_or_without(nats_url: str) -> None:
+    async with tw.Node(f"{nats_url}?subjects=ord.>", name="one") as one, tw.Node(f"{nats_url}?subjects=ord.>") as other:
+        hub = one.listen("tide://127.0.0.1:0").url
+        async with tw.Node(hub) as joined:
+            plain = await one.stream("plain", subjects=["ord.plain.>", "near.>"])
+            captured = await one.stream("captured", subjects=["ord.captured.>", "far.>"], capture=True)
+            await joined.stream("captured", capture=True)
+            for number in range(5):
+                one.publish("ord.plain.a", number)
+                one.publish("ord.captured.a", number)
+                other.publish("far.a", number)
+            await stored(plain, 5)
+            await stored(captured, 10)
+            # This one comes to all nodes as a message of NATS.
+            await captured.publish("ord.captured.a", "end")
+            other.publish("far.a", "last")
+            assert (await stored(captured, 12))[-1].value in ("end", "last")
+            assert [event.value async for event in plain.read()] == list(range(5))
+            values = [event.value async for event in captured.read(filter="ord.captured.>")]
+            assert values == [*range(5), "end"]
 
 
 @pytest.mark.promise("P17.124")

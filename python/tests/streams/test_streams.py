@@ -79,54 +79,52 @@ async def test_the_ids_of_purged_events_are_forgotten_when_the_folder_is_opened_
 
 @pytest.mark.promise("P17.33")
 @both
-async def test_a_requeued_event_does_not_wait_for_others_of_its_key(kind: str, tmp_path: Path) -> None:
-    async with home(kind, tmp_path) as node:
-        orders = await node.stream("orders", subjects=["orders.>"])
-        billing = await orders.consumer("billing", start="all", max_deliver=1, order="key")
-        for number in range(2):
-            await orders.publish("orders.made", number, key="a")
-        first = await billing.next(timeout=10)
-        assert first is not None and first.value == 0
-        await first.nak(wait=True)
-        second = await billing.next(timeout=10)
-        assert second is not None and second.value == 1
-        assert await billing.requeue(1) == 1
-        again = await billing.next(timeout=10)
-        assert again is not None and again.value == 0, "the second event of the key is still out"
-        await again.ack()
-        await second.ack()
-        await billing.flush()
+async def test_a_requeued_event_does_not_wait_for_others_of_its_key(home: tw.Node) -> None:
+    orders = await home.stream("orders", subjects=["orders.>"])
+    billing = await orders.consumer("billing", start="all", max_deliver=1, order="key")
+    for number in range(2):
+        await orders.publish("orders.made", number, key="a")
+    first = await billing.next(timeout=10)
+    assert first is not None and first.value == 0
+    await first.nak(wait=True)
+    second = await billing.next(timeout=10)
+    assert second is not None and second.value == 1
+    assert await billing.requeue(1) == 1
+    again = await billing.next(timeout=10)
+    assert again is not None and again.value == 0, "the second event of the key is still out"
+    await again.ack()
+    await second.ack()
+    await billing.flush()
 
 
 @both
-async def test_bad_input_is_refused_with_what_to_do(kind: str, tmp_path: Path) -> None:
-    async with home(kind, tmp_path) as node:
-        orders = await node.stream("orders", subjects=["orders.>"], max_messages=3)
-        with pytest.raises(tw.InvalidArgument, match="letters, digits"):
-            await node.stream("or ders", subjects=["orders.>"])
-        with pytest.raises(tw.InvalidArgument, match="none of its own"):
-            await orders.publish("other", 1)
-        with pytest.raises(tw.Unsupported, match="one machine"):
-            await node.stream("copied", subjects=["c.>"], replicas=3)
-        first = await orders.publish("orders.a", 1, id="one")
-        assert await orders.publish("orders.a", 1, id="one") == first._replace(duplicate=True)
-        await orders.publish("orders.a", 2)
-        with pytest.raises(tw.PublishFailed, match=r'message 1 \(id "four"\): StreamFull') as failed:
-            async with orders.publisher() as out:
-                await out.publish("orders.a", 3)
-                await out.publish("orders.a", 4, id="four")
-        assert len(failed.value.failures) == 1
-        consumer = await orders.consumer("c", start="all", max_in_flight=1)
-        event = await consumer.next()
-        assert event is not None
-        await event.ack(wait=True)
-        with pytest.raises(tw.StaleDelivery, match="settled before"):
-            await event.ack()
-        assert await orders.purge() == 3
-        await orders.delete()
-        for refused in (orders.info(), orders.publish("orders.a", 1), consumer.next()):
-            with pytest.raises(tw.NotFound):
-                await refused
+async def test_bad_input_is_refused_with_what_to_do(home: tw.Node) -> None:
+    orders = await home.stream("orders", subjects=["orders.>"], max_messages=3)
+    with pytest.raises(tw.InvalidArgument, match="letters, digits"):
+        await home.stream("or ders", subjects=["orders.>"])
+    with pytest.raises(tw.InvalidArgument, match="none of its own"):
+        await orders.publish("other", 1)
+    with pytest.raises(tw.Unsupported, match="one machine"):
+        await home.stream("copied", subjects=["c.>"], replicas=3)
+    first = await orders.publish("orders.a", 1, id="one")
+    assert await orders.publish("orders.a", 1, id="one") == first._replace(duplicate=True)
+    await orders.publish("orders.a", 2)
+    with pytest.raises(tw.PublishFailed, match=r'message 1 \(id "four"\): StreamFull') as failed:
+        async with orders.publisher() as out:
+            await out.publish("orders.a", 3)
+            await out.publish("orders.a", 4, id="four")
+    assert len(failed.value.failures) == 1
+    consumer = await orders.consumer("c", start="all", max_in_flight=1)
+    event = await consumer.next()
+    assert event is not None
+    await event.ack(wait=True)
+    with pytest.raises(tw.StaleDelivery, match="settled before"):
+        await event.ack()
+    assert await orders.purge() == 3
+    await orders.delete()
+    for refused in (orders.info(), orders.publish("orders.a", 1), consumer.next()):
+        with pytest.raises(tw.NotFound):
+            await refused
 
 
 @every_home
@@ -165,27 +163,25 @@ async def test_buckets_and_leases(kind: str, tmp_path: Path, caplog: pytest.LogC
 
 
 @pytest.mark.promise("P17.125")
-@every_home
-async def test_delayed_messages_and_those_with_a_time_to_live(kind: str, tmp_path: Path) -> None:
-    async with home(kind, tmp_path) as node:
-        jobs = await node.stream("jobs")
-        consumer = await jobs.consumer("c", start="all")
-        later = await jobs.publish("jobs.later", "later", delay=1, headers={"a": "b"})
-        named = await jobs.publish("jobs.later", "named", delay=1, id="job-7")
-        assert (await jobs.publish("jobs.now", "now")).schedule_id is None
-        assert (await jobs.info()).delayed == 2
-        events = [await consumer.next(timeout=30) for _ in range(3)]
-        first, *due = [event for event in events if event is not None]
-        assert (first.value, {event.value for event in due}) == ("now", {"later", "named"})
-        # The ack finds the event, whose sequence is another one.
-        ids = {event.headers["schedule-id"]: event for event in due}
-        assert ids.keys() == {later.schedule_id, "job-7"} and named.schedule_id == "job-7"
-        found = ids[later.schedule_id or ""]
-        assert (found.value, found.headers["a"]) == ("later", "b") and found.sequence > later.sequence
-        assert (await jobs.info()).delayed == 0
-        if kind != "nats":  # Times to live have whole seconds there.
-            await jobs.publish("jobs.short", 1, ttl=0.0)
-            assert [event.value async for event in jobs.read(filter="jobs.short")] == []
+async def test_delayed_messages_and_those_with_a_time_to_live(home: tw.Node, virtual_time: None) -> None:
+    jobs = await home.stream("jobs")
+    consumer = await jobs.consumer("c", start="all")
+    later = await jobs.publish("jobs.later", "later", delay=1, headers={"a": "b"})
+    named = await jobs.publish("jobs.later", "named", delay=1, id="job-7")
+    assert (await jobs.publish("jobs.now", "now")).schedule_id is None
+    assert (await jobs.info()).delayed == 2
+    events = [await consumer.next(timeout=30) for _ in range(3)]
+    first, *due = [event for event in events if event is not None]
+    assert (first.value, {event.value for event in due}) == ("now", {"later", "named"})
+    # The ack finds the event, whose sequence is another one.
+    ids = {event.headers["schedule-id"]: event for event in due}
+    assert ids.keys() == {later.schedule_id, "job-7"} and named.schedule_id == "job-7"
+    found = ids[later.schedule_id or ""]
+    assert (found.value, found.headers["a"]) == ("later", "b") and found.sequence > later.sequence
+    assert (await jobs.info()).delayed == 0
+    if str(home.url or "tide").startswith("tide"):  # Times to live have whole seconds on NATS.
+        await jobs.publish("jobs.short", 1, ttl=0.0)
+        assert [event.value async for event in jobs.read(filter="jobs.short")] == []
 
 
 def test_plain_threads(tidewire_streams: tw.Node) -> None:
@@ -251,22 +247,21 @@ async def test_a_folder_is_opened_once_and_again_after_its_node_has_stopped(tmp_
 
 
 @both
-async def test_the_newest_of_each_key_stays(kind: str, tmp_path: Path) -> None:
-    async with home(kind, tmp_path) as node:
-        prices = await node.stream("prices", subjects=["prices.>"], compact="key")
-        for number in range(10):
-            await prices.publish("prices.eu", number, key=f"k{number % 3}")
-        assert [(event.key, event.value) async for event in prices.read()] == [("k1", 7), ("k2", 8), ("k0", 9)]
-        info = await prices.info()
-        assert (info.messages, info.last, info.settings["compact"]) == (3, 10, "key")
-        with pytest.raises(tw.InvalidArgument, match='key: it is missing: stream "prices"'):
-            await prices.publish("prices.eu", 1)
-        with pytest.raises(tw.SettingsDiffer, match="compact is key, not subject"):
-            await node.stream("prices", subjects=["prices.>"], compact="subject")
-        with pytest.raises(tw.InvalidArgument, match="compact: 'value' is not allowed"):
-            await node.stream("other", subjects=["other.>"], compact="value")  # type: ignore[arg-type]
-        with pytest.raises(tw.Unsupported, match="bounds a compacted stream by its names"):
-            await node.stream("other", subjects=["other.>"], compact="key", max_messages=3)
+async def test_the_newest_of_each_key_stays(home: tw.Node) -> None:
+    prices = await home.stream("prices", subjects=["prices.>"], compact="key")
+    for number in range(10):
+        await prices.publish("prices.eu", number, key=f"k{number % 3}")
+    assert [(event.key, event.value) async for event in prices.read()] == [("k1", 7), ("k2", 8), ("k0", 9)]
+    info = await prices.info()
+    assert (info.messages, info.last, info.settings["compact"]) == (3, 10, "key")
+    with pytest.raises(tw.InvalidArgument, match='key: it is missing: stream "prices"'):
+        await prices.publish("prices.eu", 1)
+    with pytest.raises(tw.SettingsDiffer, match="compact is key, not subject"):
+        await home.stream("prices", subjects=["prices.>"], compact="subject")
+    with pytest.raises(tw.InvalidArgument, match="compact: 'value' is not allowed"):
+        await home.stream("other", subjects=["other.>"], compact="value")  # type: ignore[arg-type]
+    with pytest.raises(tw.Unsupported, match="bounds a compacted stream by its names"):
+        await home.stream("other", subjects=["other.>"], compact="key", max_messages=3)
 
 
 @dataclass
@@ -282,30 +277,29 @@ class Order:
 
 
 @both
-async def test_values_arrive_as_the_type_that_was_asked_for(kind: str, tmp_path: Path) -> None:
-    async with home(kind, tmp_path) as node:
-        orders = await node.stream("orders", subjects=["orders.>"])
-        billing = await orders.consumer("billing", start="all", type=Order)
-        order = Order("anna", [Line("tea", 2)])
-        await orders.publish("orders.a", order)
-        plain = {"customer": "anna", "lines": [{"goods": "tea", "count": 2}]}
-        await orders.publish("orders.b", plain, content="json")
-        await orders.publish("orders.c", {**plain, "lines": [{"goods": "tea", "count": "two"}]}, content="json")
-        read = [event async for event in orders.read(type=Order)]
-        assert [event.value for event in read[:2]] == [order, order]
-        for _ in range(2):
-            event = await billing.next()
-            assert event is not None and event.value == order
-        wrong = await billing.next()
-        for event in (read[2], wrong):
-            assert event is not None
-            with pytest.raises(
-                tw.InvalidArgument, match=r"stream 'orders': event 3: value\.lines\[0\]\.count: .*Order"
-            ) as error:
-                _ = event.value
-            assert "int" in str(error.value) and "str" in str(error.value)
-            assert b"two" in event.payload
-        assert [event.value async for event in orders.read(start=2, stop=2)] == [plain]
+async def test_values_arrive_as_the_type_that_was_asked_for(home: tw.Node) -> None:
+    orders = await home.stream("orders", subjects=["orders.>"])
+    billing = await orders.consumer("billing", start="all", type=Order)
+    order = Order("anna", [Line("tea", 2)])
+    await orders.publish("orders.a", order)
+    plain = {"customer": "anna", "lines": [{"goods": "tea", "count": 2}]}
+    await orders.publish("orders.b", plain, content="json")
+    await orders.publish("orders.c", {**plain, "lines": [{"goods": "tea", "count": "two"}]}, content="json")
+    read = [event async for event in orders.read(type=Order)]
+    assert [event.value for event in read[:2]] == [order, order]
+    for _ in range(2):
+        event = await billing.next()
+        assert event is not None and event.value == order
+    wrong = await billing.next()
+    for event in (read[2], wrong):
+        assert event is not None
+        with pytest.raises(
+            tw.InvalidArgument, match=r"stream 'orders': event 3: value\.lines\[0\]\.count: .*Order"
+        ) as error:
+            _ = event.value
+        assert "int" in str(error.value) and "str" in str(error.value)
+        assert b"two" in event.payload
+    assert [event.value async for event in orders.read(start=2, stop=2)] == [plain]
 
 
 async def test_acks_that_are_lost_are_told_once_and_the_consumer_goes_on(tidewire_streams: tw.Node) -> None:
@@ -371,48 +365,42 @@ async def test_waits_at_a_hub_end_at_once_with_an_event_or_the_end_of_the_hub(tm
 # Batches
 
 
-@every_home
-async def test_a_batch_is_stored_whole_when_its_block_is_left(kind: str, tmp_path: Path) -> None:
-    async with home(kind, tmp_path) as node:
-        orders = await node.stream("orders", subjects=["orders.>", "stock.>"])
+async def test_a_batch_is_stored_whole_when_its_block_is_left(home: tw.Node) -> None:
+    orders = await home.stream("orders", subjects=["orders.>", "stock.>"])
+    async with orders.batch() as batch:
+        batch.publish("orders.created", {"n": 1}, key="anna", id="one")
+        batch.publish("stock.taken", b"raw", content="bytes")
+        assert (await orders.info()).messages == 0
+    assert [ack.sequence for ack in batch.acks] == [1, 2]
+    events = [event async for event in orders.read()]
+    assert [(event.subject, event.value, event.key) for event in events] == [
+        ("orders.created", {"n": 1}, "anna"),
+        ("stock.taken", b"raw", None),
+    ]
+    with pytest.raises(tw.InvalidArgument, match="the block of this batch was left"):
+        batch.publish("orders.created", 2)
+    async with orders.batch() as empty:
+        pass
+    assert empty.acks == [] and (await orders.info()).messages == 2
+
+
+async def test_of_a_batch_with_a_wrong_message_and_of_a_block_that_raises_nothing_is_stored(home: tw.Node) -> None:
+    orders = await home.stream("orders", subjects=["orders.>"])
+    with pytest.raises(tw.TidewireError) as failed:
         async with orders.batch() as batch:
-            batch.publish("orders.created", {"n": 1}, key="anna", id="one")
-            batch.publish("stock.taken", b"raw", content="bytes")
-            assert (await orders.info()).messages == 0
-        assert [ack.sequence for ack in batch.acks] == [1, 2]
-        events = [event async for event in orders.read()]
-        assert [(event.subject, event.value, event.key) for event in events] == [
-            ("orders.created", {"n": 1}, "anna"),
-            ("stock.taken", b"raw", None),
-        ]
-        with pytest.raises(tw.InvalidArgument, match="the block of this batch was left"):
-            batch.publish("orders.created", 2)
-        async with orders.batch() as empty:
-            pass
-        assert empty.acks == [] and (await orders.info()).messages == 2
-
-
-@every_home
-async def test_of_a_batch_with_a_wrong_message_and_of_a_block_that_raises_nothing_is_stored(
-    kind: str, tmp_path: Path
-) -> None:
-    async with home(kind, tmp_path) as node:
-        orders = await node.stream("orders", subjects=["orders.>"])
-        with pytest.raises(tw.TidewireError) as failed:
-            async with orders.batch() as batch:
-                batch.publish("orders.created", 1)
-                batch.publish("elsewhere", 2)
-                batch.publish("orders.created", 3)
-        assert "elsewhere" in str(failed.value)
-        with pytest.raises(RuntimeError, match="changed my mind"):
-            async with orders.batch() as batch:
-                batch.publish("orders.created", 1)
-                raise RuntimeError("changed my mind")
-        with pytest.raises(tw.InvalidArgument, match="a batch has at most 1,000 messages"):
-            async with orders.batch() as batch:
-                for number in range(1_001):
-                    batch.publish("orders.created", number)
-        assert (await orders.info()).messages == 0 and batch.acks == []
+            batch.publish("orders.created", 1)
+            batch.publish("elsewhere", 2)
+            batch.publish("orders.created", 3)
+    assert "elsewhere" in str(failed.value)
+    with pytest.raises(RuntimeError, match="changed my mind"):
+        async with orders.batch() as batch:
+            batch.publish("orders.created", 1)
+            raise RuntimeError("changed my mind")
+    with pytest.raises(tw.InvalidArgument, match="a batch has at most 1,000 messages"):
+        async with orders.batch() as batch:
+            for number in range(1_001):
+                batch.publish("orders.created", number)
+    assert (await orders.info()).messages == 0 and batch.acks == []
 
 
 # Events that go back unseen
@@ -421,39 +409,35 @@ LONG = 600.0
 
 
 @pytest.mark.promise("P17.100")
-@every_home
-async def test_an_event_whose_last_delivery_is_returned_is_not_dead(kind: str, tmp_path: Path) -> None:
-    async with home(kind, tmp_path) as node:
-        stream = await node.stream("orders", subjects=["orders.>"])
-        for number in range(40):
-            await stream.publish("orders.new", number)
-        seen = []
-        while len(seen) < 40:
-            async with await stream.consumer("billing", start="all", max_deliver=1, ack_wait=LONG) as consumer:
-                # The second fetch takes several events ahead, and closing returns them.
-                for _ in range(2):
-                    if (event := await consumer.next(PATIENCE)) is not None:
-                        seen.append(event.value)
-                        await event.ack()
-                assert await consumer.dead_letters() == []
-        assert sorted(seen) == list(range(40))
+async def test_an_event_whose_last_delivery_is_returned_is_not_dead(home: tw.Node) -> None:
+    stream = await home.stream("orders", subjects=["orders.>"])
+    for number in range(40):
+        await stream.publish("orders.new", number)
+    seen = []
+    while len(seen) < 40:
+        async with await stream.consumer("billing", start="all", max_deliver=1, ack_wait=LONG) as consumer:
+            # The second fetch takes several events ahead, and closing returns them.
+            for _ in range(2):
+                if (event := await consumer.next(PATIENCE)) is not None:
+                    seen.append(event.value)
+                    await event.ack()
+            assert await consumer.dead_letters() == []
+    assert sorted(seen) == list(range(40))
 
 
-@every_home
-async def test_a_requeued_event_that_fails_again_comes_again(kind: str, tmp_path: Path) -> None:
-    async with home(kind, tmp_path) as node:
-        stream = await node.stream("orders", subjects=["orders.>"])
-        consumer = await stream.consumer("billing", start="all", max_deliver=2, ack_wait=LONG)
-        await stream.publish("orders.new", "first")
+async def test_a_requeued_event_that_fails_again_comes_again(home: tw.Node) -> None:
+    stream = await home.stream("orders", subjects=["orders.>"])
+    consumer = await stream.consumer("billing", start="all", max_deliver=2, ack_wait=LONG)
+    await stream.publish("orders.new", "first")
+    event = await consumer.next(PATIENCE)
+    assert event is not None
+    await event.term("unreadable", wait=True)
+    assert await consumer.requeue(event.sequence) == 1
+    for delivery in (1, 2):
         event = await consumer.next(PATIENCE)
-        assert event is not None
-        await event.term("unreadable", wait=True)
-        assert await consumer.requeue(event.sequence) == 1
-        for delivery in (1, 2):
-            event = await consumer.next(PATIENCE)
-            assert event is not None and (event.value, event.delivery) == ("first", delivery)
-            await event.nak(wait=True)
-        assert [letter.sequence for letter in await consumer.dead_letters()] == [1]
+        assert event is not None and (event.value, event.delivery) == ("first", delivery)
+        await event.nak(wait=True)
+    assert [letter.sequence for letter in await consumer.dead_letters()] == [1]
 
 
 async def test_a_message_is_stored_once_somebody_awaits_it(tmp_path: Path) -> None:

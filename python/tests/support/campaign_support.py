@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -46,18 +45,6 @@ def plan_of(store: str, name: str = "pi") -> tw.Campaign:
 def working(status: Status) -> list[WorkerStatus]:
     """Return the workers that are at work."""
     return [worker for worker in status.workers if worker.state == "working"]
-
-
-def gone(pid: int) -> bool:
-    """Wait until a process that is none of our children is gone. False if it stays."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([handle], [], [], PATIENCE_S)[0])
-    finally:
-        os.close(handle)
 
 
 @contextlib.contextmanager

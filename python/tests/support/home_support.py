@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,17 +14,7 @@ from server_keeper import Keeper
 PATIENCE = 60.0
 
 every_home = pytest.mark.parametrize("kind", ["folder", "hub", "nats"])
-both = pytest.mark.parametrize("kind", ["folder", "hub"])
-
-
-def story(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test on an event loop of its own."""
-
-    @functools.wraps(test)
-    def run(**given: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(**given), 2 * PATIENCE))
-
-    return run
+both = pytest.mark.parametrize("home", ["folder", "hub"], indirect=True)
 
 
 @contextmanager

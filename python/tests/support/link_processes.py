@@ -32,6 +32,18 @@ def free_port() -> int:
         return port
 
 
+def ends(pid: int) -> bool:
+    """Wait for the end of a process that need not be a child. False if it goes on."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([pidfd], [], [], PATIENCE_S)[0])
+    finally:
+        os.close(pidfd)
+
+
 class Program:
     """A process that says what happens in it."""
 
@@ -129,12 +141,7 @@ class Program:
 
     def ended(self) -> int:
         """Wait until it has ended, and return its exit code."""
-        with contextlib.suppress(ProcessLookupError):
-            pidfd = os.pidfd_open(self.process.pid)
-            try:
-                assert select.select([pidfd], [], [], PATIENCE_S)[0], "it goes on"
-            finally:
-                os.close(pidfd)
+        assert ends(self.process.pid), "it goes on"
         return self.process.wait()
 
     @property
@@ -195,12 +202,6 @@ class Programs:
         """Run a node that makes one call."""
         program = self.run(PROGRAMS, "call", url, name, service, method)
         program.expect("ready")
-        return program
-
-    def reader(self, url: str, name: str = "reader", service: str = "workshop") -> Program:
-        """Run a node that reads an endless stream."""
-        program = self.run(PROGRAMS, "read", url, name, service, "")
-        program.expect("reading")
         return program
 
     def hearer(self, url: str, name: str = "hearer") -> Program:

@@ -115,7 +115,7 @@ class Workshop(tw.Service):
 
     @tw.method
     async def fail(self, kind: str) -> None:
-        raise {"key": KeyError("a"), "value": ValueError("b", 2), "own": _unknown(), "tide": tw.NoReply("c")}[kind]
+        raise {"key": KeyError("a"), "value": ValueError("b", 2), "tide": tw.NoReply("c")}[kind]
 
     @tw.method
     async def unsent(self) -> Any:
@@ -156,19 +156,8 @@ class Workshop(tw.Service):
         """Return how many items the last stream has written."""
         return self.written
 
-    @tw.method
-    async def fail_after(self, most: int) -> AsyncIterator[int]:
-        for number in range(most):
-            yield number
-        raise KeyError(most)
-
 
 NODE: list[tw.Node] = []
-
-
-def _unknown() -> Exception:
-    made: Exception = type("OnlyHere", (Exception,), {})("x")
-    return made
 
 
 def say(*words: object) -> None:
@@ -187,7 +176,6 @@ async def _serve(url: str, name: str, service: str, instance: str) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, workshop.release)
         say("ready")
         await asyncio.to_thread(sys.stdin.read)
-    say("ledger", json.dumps({"balanced": node.ledger is not None and node.ledger.balanced}))
 
 
 async def _listen(url: str, name: str, service: str, instance: str) -> None:
@@ -197,7 +185,6 @@ async def _listen(url: str, name: str, service: str, instance: str) -> None:
         await node.serve(Workshop(name), name=service, instance=instance)
         say("ready", listener.url)
         await asyncio.to_thread(sys.stdin.read)
-    say("ledger", json.dumps({"balanced": node.ledger is not None and node.ledger.balanced}))
 
 
 async def _call(url: str, name: str, service: str, method: str) -> None:
@@ -205,21 +192,6 @@ async def _call(url: str, name: str, service: str, method: str) -> None:
         await until_served(node, service)
         say("ready")
         say("answer", json.dumps(await getattr(node.client(service), method)()))
-
-
-async def _late(url: str, name: str, service: str, method: str) -> None:
-    async with tw.Node(url, name=name) as node:
-        say("ready")
-        await until_served(node, service)
-        say("answer", json.dumps(await getattr(node.client(service), method)()))
-
-
-async def _read(url: str, name: str, service: str, _: str) -> None:
-    async with tw.Node(url, name=name) as node:
-        await until_served(node, service)
-        async for number in node.client(service).count(1_000_000_000):
-            if number == 0:
-                say("reading")
 
 
 async def _hear(url: str, name: str, *_: str) -> None:
@@ -250,5 +222,5 @@ async def until_served(node: tw.Node, service: str, instances: int = 1) -> None:
 
 if __name__ == "__main__":
     role, *arguments = sys.argv[1:] or json.loads(sys.stdin.readline())
-    roles = {"serve": _serve, "listen": _listen, "call": _call, "late": _late, "read": _read, "hear": _hear}
+    roles = {"serve": _serve, "listen": _listen, "call": _call, "hear": _hear}
     asyncio.run(roles[role](*arguments))

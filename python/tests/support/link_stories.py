@@ -36,6 +36,13 @@ async def three(links: dict[str, Any] | None = None) -> AsyncIterator[tuple[tw.N
             yield hub, a, b
 
 
+def pattern(length: int, seed: int = 0) -> bytes:
+    """Bytes of which no two pages are alike."""
+    import numpy
+
+    return numpy.arange(seed, seed + length // 4 + 1, dtype=numpy.uint32).tobytes()[:length]
+
+
 async def said(program: Program, word: str) -> str:
     """Wait for a program to say something."""
     return await asyncio.to_thread(program.expect, word)

@@ -57,7 +57,7 @@ def test_a_remote_error_names_type_and_message() -> None:
 
 def test_only_passing_troubles_are_retryable() -> None:
     retryable = {cls.__name__ for cls in CLASSES if cls.retryable}
-    of_nodes = {"MailboxFull", "AskTimeout", "LimitExceeded", "LinkLost", "NoResponders", "WorkerLost"}
+    of_nodes = {"MailboxFull", "AskTimeout", "LimitExceeded", "LinkLost", "NoResponders", "Overloaded", "WorkerLost"}
     of_stores = {"StoreUnavailable", "HomeBusy", "HomeUnavailable", "LeaseHeld"}
     assert retryable == of_nodes | of_stores
 

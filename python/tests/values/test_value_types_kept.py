@@ -13,7 +13,6 @@ from typing import Any, Generic, Literal, NewType, Optional, TypeVar
 import pydantic
 import pytest
 import tidewire as tw
-from home_support import every_home, nodes
 from tidewire.values import decode, encode
 
 T = TypeVar("T")
@@ -121,18 +120,17 @@ async def test_a_callee_gets_the_same_types_in_one_process_and_over_a_link(tmp_p
 
 @pytest.mark.promise("P13.95")
 @pytest.mark.promise("P13.96")
-@every_home
-async def test_stored_events_and_entries_keep_the_types(kind: str, tmp_path: Path) -> None:
-    async with nodes(kind, tmp_path) as (one, other):
-        values = [*GENERIC, *MAPS]
-        orders, bucket = await one.stream("orders", subjects=["orders.>"]), await one.kv("limits")
-        for at, value in enumerate(values):
-            await orders.publish("orders.eu", value)
-            await bucket.put(f"k{at}", value)
-        read = [event.value async for event in (await other.stream("orders")).read()]
-        entries = [await (await other.kv("limits")).get(f"k{at}") for at in range(len(values))]
-        assert [told(value) for value in read] == [told(value) for value in values]
-        assert [told(entry.value) for entry in entries if entry is not None] == [told(value) for value in values]
+async def test_stored_events_and_entries_keep_the_types(homes: list[tw.Node]) -> None:
+    one, other = homes
+    values = [*GENERIC, *MAPS]
+    orders, bucket = await one.stream("orders", subjects=["orders.>"]), await one.kv("limits")
+    for at, value in enumerate(values):
+        await orders.publish("orders.eu", value)
+        await bucket.put(f"k{at}", value)
+    read = [event.value async for event in (await other.stream("orders")).read()]
+    entries = [await (await other.kv("limits")).get(f"k{at}") for at in range(len(values))]
+    assert [told(value) for value in read] == [told(value) for value in values]
+    assert [told(entry.value) for entry in entries if entry is not None] == [told(value) for value in values]
 
 
 @pytest.mark.promise("P13.95")

@@ -26,12 +26,9 @@ VECTORS = json.loads((Path(__file__).parents[3] / "spec/vectors/values.json").re
 
 offsets = st.timedeltas(timedelta(days=-1, microseconds=1), timedelta(days=1, microseconds=-1)).map(timezone)
 zones = st.none() | st.just(UTC) | offsets
+plain = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text()
 single = (
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**64 - 1)
-    | st.floats(allow_nan=False)
-    | st.text()
+    plain
     | st.binary()
     | st.binary(min_size=4_000, max_size=4_200)
     | st.datetimes(timezones=zones)
@@ -84,13 +81,7 @@ def test_a_value_comes_back_unchanged(value: Any) -> None:
 
 
 shared = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**64 - 1)
-    | st.floats(allow_nan=False)
-    | st.text()
-    | st.binary()
-    | st.datetimes(timezones=st.just(UTC)),
+    plain | st.binary() | st.datetimes(timezones=st.just(UTC)),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
 

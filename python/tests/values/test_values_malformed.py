@@ -86,20 +86,6 @@ def test_announced_lengths_are_not_trusted() -> None:
         assert peak < 10 * len(blob) + 200_000
 
 
-def test_a_buffer_is_referred_to_once() -> None:
-    blob = encode([b"x" * 5_000])
-    at = blob.index(b"\xd6\x05")
-    twice = bytearray(blob)
-    # The list gets a second item, the same buffer again.
-    twice[at - 1 : at] = b"\x92\xd6\x05\0\0\0\0"
-    head = int.from_bytes(blob[8:16], "big") + 6
-    twice[8:16] = head.to_bytes(8, "big")
-    end = 16 + 8 + head
-    rebuilt = bytes(twice[:end]) + b"\0" * (-end % 8) + b"x" * 5_000
-    with pytest.raises(WireError, match="extension of type 5"):
-        decode(rebuilt)
-
-
 _PRIME = 2**61 - 1
 """What hashes of numbers are taken modulo."""
 

@@ -14,8 +14,8 @@ import tidewire as tw
 from tidewire.errors import InvalidArgument, PayloadTooLarge, WireError
 from tidewire.values import decode, encode
 
-DEPTH, INLINE_BYTES = 64, 4_096
-"""Limits ``value_depth`` and ``value_inline_bytes`` of docs/reference/limits.md."""
+DEPTH = 64
+"""Limit ``value_depth`` of docs/reference/limits.md."""
 
 
 @dataclasses.dataclass
@@ -136,11 +136,6 @@ def test_shared_values_cannot_fill_the_memory() -> None:
         encode(value, bytes_max=1_000_000)
     with pytest.raises(PayloadTooLarge, match=str(tw.LinkConfig().payload_bytes)):
         encode([b"x" * 1_000_000] * 300)
-
-
-def test_the_limits_are_those_of_the_table() -> None:
-    assert encode(b"x" * INLINE_BYTES)[0] != 0xC1
-    assert encode(b"x" * (INLINE_BYTES + 1))[0] == 0xC1
 
 
 @pytest.mark.parametrize(

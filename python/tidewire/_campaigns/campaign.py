@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Literal
 
+from tidewire import _trace_context
 from tidewire._binding import Run
 from tidewire._campaigns import code as codes
 from tidewire._campaigns import columns as column_types
@@ -29,7 +30,7 @@ from tidewire._campaigns.group import Options
 from tidewire._campaigns.owner import condition_of, this_process
 from tidewire._campaigns.precision import Precision
 from tidewire._campaigns.progress import progress_of
-from tidewire._campaigns.report import Batch, Event, FailedRun, Report, Status, status_fields, time_of
+from tidewire._campaigns.report import Batch, Event, FailedRun, Report, Status, live, status_fields, time_of
 from tidewire._campaigns.rows import Row, rows_of
 from tidewire._campaigns.store import Connection, shown, url_of
 from tidewire._campaigns.supervisor import Supervisor, checked_workers, stopped_by
@@ -168,6 +169,7 @@ class Campaign:
         self.sets: int = plan["sets"]
         self.created: datetime.datetime = time_of(plan["created_us"])
         self._plan = plan
+        live.add(self)
 
     @property
     def store(self) -> str:
@@ -277,7 +279,7 @@ class Campaign:
                 store.note(self.id, owner.note("run"))
         if not self.status().ended:
             try:
-                supervision.run(store, self.id)
+                supervision.run(store, self.id, self.name)
             finally:
                 with contextlib.suppress(TidewireError):
                     if not self.status().ended:
@@ -497,7 +499,6 @@ class Campaign:
         return function(Run(run, campaign_seed=self.seed, params=params, sets=self.sets))
 
     def __repr__(self) -> str:
-        """Return its name, number and store."""
         return f"<Campaign {self.name!r}, number {self.id} of {shown(self.store)}>"
 
     def _failures(self, from_run: int) -> list[dict[str, Any]]:
@@ -521,20 +522,20 @@ class _Supervision:
         self._options = options
         self._progress = progress
         self._supervisor: Supervisor | None = None
-        self._stopped = False
+        self._stopped = self._was_interrupted = False
 
-    def run(self, store: Any, campaign: int) -> None:
-        status = None
+    def run(self, store: Any, campaign: int, name: str) -> None:
+        status, spans = None, _trace_context.spans
         self._supervisor = Supervisor(store, campaign, self._options, self._progress)
-        interrupted = _Interrupted(self._supervisor)
         try:
             if self._stopped:
                 self._supervisor.stop()
-            with stopped_by(interrupted.set, signal.SIGINT):
+            span = contextlib.nullcontext() if spans is None else spans.campaign(name, self._options)
+            with span, stopped_by(self._interrupt, signal.SIGINT):
                 status = self._supervisor.run()
         finally:
             self._progress.end(status)
-        if interrupted.was_signalled:
+        if self._was_interrupted:
             raise KeyboardInterrupt
 
     def stop(self) -> None:
@@ -542,17 +543,9 @@ class _Supervision:
         if self._supervisor is not None:
             self._supervisor.stop()
 
-
-class _Interrupted:
-    """Ctrl-C, while workers run."""
-
-    def __init__(self, supervisor: Supervisor) -> None:
-        self.was_signalled = False
-        self._supervisor = supervisor
-
-    def set(self) -> None:
-        self.was_signalled = True
-        self._supervisor.stop()
+    def _interrupt(self) -> None:
+        self._was_interrupted = True
+        self.stop()
 
 
 # Plans

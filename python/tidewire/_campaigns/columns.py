@@ -120,14 +120,11 @@ def _of_class(hint: Any) -> Columns | None:
             return None if any(kind is None for _, kind in columns) else typing.cast(Columns, columns)
         if issubclass(hint, Mapping):
             return None
-    if typing.get_origin(hint) is not None and _is_mapping(typing.get_origin(hint)):
+    origin = typing.get_origin(hint)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
         return None
     kind = _of_hint(hint)
     return None if kind is None else [(SINGLE, kind)]
-
-
-def _is_mapping(origin: Any) -> bool:
-    return isinstance(origin, type) and issubclass(origin, Mapping)
 
 
 def _hinted_fields(kind: type) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from tidewire._binding import CampaignStore
 from tidewire._campaigns.process import WorkerProcess
+from tidewire._tracing.process_spans import fields_for_workers
 from tidewire.errors import StoreUnavailable, TidewireError
 
 _T = TypeVar("_T")
@@ -31,6 +32,7 @@ class Options:
     accept_code: bool = False
     store_wait: float = 60.0
     path: list[str] = field(default_factory=lambda: list(sys.path))
+    trace: dict[str, str] = field(default_factory=fields_for_workers)
 
 
 class WorkerGroup:
@@ -61,6 +63,7 @@ class WorkerGroup:
             "accept_code": self.options.accept_code,
             "store_wait": self.options.store_wait,
             "work_wait": work_wait,
+            "trace": self.options.trace,
         }
         worker = WorkerProcess(orders, timeout_us)
         self.workers.append(worker)

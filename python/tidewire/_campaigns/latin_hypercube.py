@@ -107,7 +107,7 @@ def _spread(values: list[Any], order: list[int], draw: RunRandom) -> list[Any]:
 
 
 def _interval(name: str, given: tuple[Any, ...]) -> _Sampler:
-    if len(given) != 2 or not all(_is_real(end) for end in given):
+    if len(given) != 2 or not all(isinstance(end, numbers.Real) and not isinstance(end, bool) for end in given):
         raise InvalidArgument(
             f"latin_hypercube: {name}: {given!r} is no interval (low, high) of two numbers: write {name}=[...] for a"
             " list of values"
@@ -129,7 +129,3 @@ def _interval(name: str, given: tuple[Any, ...]) -> _Sampler:
         return [min(low + width * ((part + draw.random()) / n), below_high) for part in order]
 
     return sample
-
-
-def _is_real(value: object) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)

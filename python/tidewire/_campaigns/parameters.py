@@ -131,7 +131,6 @@ class StoredSets:
         self._texts = first or []
 
     def __getitem__(self, index: int) -> str:
-        """Return one of them."""
         if not 0 <= index - self._first < len(self._texts):
             self._texts = self._read(index, SETS_AT_ONCE)
             self._first = index
@@ -160,7 +159,6 @@ class Parameters:
         self._makers: dict[int, Callable[[], Any]] = {}
 
     def __call__(self, run: int) -> Any:
-        """Return the parameters of a run."""
         index = run % self._sets
         maker = self._makers.get(index)
         if maker is None:

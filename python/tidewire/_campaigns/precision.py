@@ -32,7 +32,6 @@ class Precision:
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         if not isinstance(self.column, str) or not self.column:
             raise InvalidArgument(f"until.column: {self.column!r} is no name of a column")
         if not _is_number(self.half_width) or not 0 < self.half_width < math.inf:

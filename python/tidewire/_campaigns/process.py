@@ -22,7 +22,6 @@ class WorkerProcess(ChildProcess):
     """One worker process of one campaign."""
 
     def __init__(self, orders: dict[str, Any], timeout_us: int | None) -> None:
-        """Start one."""
         self.campaign: int = orders["campaign"]
         self.timeout_us = timeout_us
         self.started = time.monotonic()

@@ -67,7 +67,6 @@ class Terminal(Silent):
     """Writes a line again and again."""
 
     def __call__(self, status: Status, wrong: str | None) -> None:
-        """Write the line anew."""
         text = line(status) if wrong is None else f"campaign {status.name}: waiting for the store: {wrong}"
         self._write(text)
 
@@ -91,7 +90,6 @@ class Notebook(Silent):
         self._handle: Any = None
 
     def __call__(self, status: Status, wrong: str | None) -> None:
-        """Show the bar anew."""
         from importlib import import_module
 
         tools = import_module("IPython.display")

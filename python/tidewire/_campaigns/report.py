@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import weakref
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from tidewire._campaigns.campaign import Campaign
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+live: weakref.WeakSet[Campaign] = weakref.WeakSet()
+"""The campaigns of this process, for its metrics."""
 
 
 def time_of(micros: int) -> datetime.datetime:
@@ -43,7 +47,6 @@ class Stages:
         return float(sum(getattr(self, stage.name) for stage in fields(self)))
 
     def __add__(self, other: Stages) -> Stages:
-        """Add up the stages of two workers."""
         return Stages(*(getattr(self, stage.name) + getattr(other, stage.name) for stage in fields(self)))
 
 
@@ -216,7 +219,6 @@ class Report(Status):
         return fragment(self)
 
     def __repr__(self) -> str:
-        """Return the report in a few lines."""
         bad = f", {self.failed:,} failed" if self.failed else ""
         bad += f", {self.quarantined:,} quarantined" if self.quarantined else ""
         lines = [

@@ -44,7 +44,6 @@ class Row(tuple[Any, ...]):
         return _row, (self._fields, tuple(self))
 
     def __repr__(self) -> str:
-        """Return the values with their columns."""
         return f"Row({', '.join(f'{name}={value!r}' for name, value in self.asdict().items())})"
 
 

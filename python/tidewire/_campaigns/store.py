@@ -66,7 +66,6 @@ class Connection:
         self._process = 0
 
     def __call__(self) -> CampaignStore:
-        """Return the connection."""
         process = os.getpid()
         if self._store is None or self._process != process:
             # A child must not even close what its parent has opened.

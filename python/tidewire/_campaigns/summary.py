@@ -82,11 +82,9 @@ class Summary(Sequence[ColumnSummary]):
         self._found = tuple(found)
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return len(self._found)
 
     def __getitem__(self, at: Any) -> Any:
-        """Return one of them, or several."""
         return self._found[at]
 
     def asdicts(self) -> list[dict[str, Any]]:
@@ -94,7 +92,6 @@ class Summary(Sequence[ColumnSummary]):
         return [one.asdict() for one in self._found]
 
     def __repr__(self) -> str:
-        """Return a table."""
         head, *rows = self._cells()
         widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
         texts = 1 + len(self._found[0].by) if self._found else 1
@@ -153,7 +150,9 @@ def summary(campaign: Campaign, by: str | Sequence[str] | None = None) -> Summar
         for counts in group.values():
             # A batch without a long array has no values of its last elements.
             counts.missing = rows[key] - counts.count
-    keys = sorted(groups, key=_in_order)
+    keys = sorted(
+        groups, key=lambda key: [(isinstance(one, str), one is None, "" if one is None else one) for one in key]
+    )
     found = [
         groups[key][column].summary(column.name, dict(zip(grouping.names, key, strict=True)))
         for column in sorted({column for group in groups.values() for column in group})
@@ -259,10 +258,6 @@ class Grouping:
 def _plain(value: Any) -> Any:
     """Return a value that can be a key."""
     return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
-
-
-def _in_order(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple((isinstance(value, str), value is None, "" if value is None else value) for value in key)
 
 
 class ValueCounts:

@@ -50,13 +50,6 @@ def main(connection: int, page_fd: int) -> None:
     _say(connection, {"state": state})
 
 
-def end_child(error: BaseException | None) -> NoReturn:
-    """End a process that a run has forked and that has returned from it, as a program would end."""
-    from tidewire._runtime.fork_handlers import leave
-
-    leave(error)
-
-
 def end_without_files(run: int) -> NoReturn:
     """End this process, whose run has closed its files."""
     print(f"run {run} closed file descriptors of its worker: close only those that it opened", file=sys.stderr)
@@ -92,6 +85,10 @@ def _work(orders: dict[str, Any], page_fd: int) -> str:
     from tidewire._binding import CampaignWorker
 
     function, parameters, identity = _load(orders)
+    if orders["trace"]:
+        from tidewire._tracing.process_spans import spans_of_worker
+
+        spans_of_worker().continue_from(orders["trace"])
     worker = CampaignWorker(
         orders["store"],
         orders["campaign"],

@@ -6,7 +6,6 @@ import logging
 import signal
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 from tidewire._binding import CampaignStore
 from tidewire._campaigns.code import check_guard
@@ -194,7 +193,8 @@ class Server:
         except Exception as error:  # noqa: BLE001
             served.refused = True
             text = "%(campaign)s is not served: %(error)s"
-            log.error("campaign.refused", text, exc_info=_cause(error), campaign=served.title, error=error)
+            exc_info = error.__cause__ if isinstance(error, CampaignError) else None
+            log.error("campaign.refused", text, exc_info=exc_info, campaign=served.title, error=error)
 
     def _lost(self, worker: WorkerProcess, *, overtime: bool = False) -> None:
         how = "its run was over its time limit" if overtime else worker.how()
@@ -223,7 +223,3 @@ class Server:
             text = f"%(campaign)s is %(state)s: {runs}, {bad}"
             fields = {"state": status["state"], "runs": status["runs"], "done": status["done"]}
             log.info("campaign.progress", text, campaign=served.title, failed=status["failed"], **fields)
-
-
-def _cause(error: Exception) -> Any:
-    return error.__cause__ if isinstance(error, CampaignError) else None

@@ -15,45 +15,32 @@ from tidewire._runtime import drive, steps
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
+    from tidewire._runtime.steps import Steps
     from tidewire.node import Node
 
 _TELL_AFTER_S = 0.1
 
 
 # Tasks are kept from being collected while they run: the loop itself holds them only weakly.
-_ending: set[asyncio.Task[None]] = set()
+_tasks: set[asyncio.Task[None]] = set()
 
 
 async def abort(node: Node) -> None:
     """Stop a node soon. Nothing that waits begins any more. It goes on where waiting for it is
     cancelled, as scopes of anyio do.
     """
-    task = asyncio.ensure_future(_abort(node))
-    _ending.add(task)
-    task.add_done_callback(_ending.discard)
+
+    async def end() -> None:
+        await steps.awaited(ending(node))
+
+    task = asyncio.ensure_future(end())
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
     await asyncio.shield(task)
 
 
-async def _abort(node: Node) -> None:
-    limit = limit_s(node)
-    until = monotonic() + limit
-    readers = node._end_readers()
-    pending = _begin(node, until)
-    if pending is None:
-        return
-    # All at once: a handler may wait for a task of a pool, and the other way round.
-    stopping = [asyncio.ensure_future(pool.stop(False, _left(until))) for pool in node._live_pools()]
-    with idle.log_waiting(node, until, "what can't be cancelled", _TELL_AFTER_S):
-        ledgers: list[Ledger] = [await pending, *[await one for one in stopping]]
-        if limit:
-            await steps.awaited(node._stored(readers, until))
-        if node._connection is not None:
-            await steps.awaited(node._connection.draining(until))
-    node._end_stop(ledgers)
-
-
-def abort_blocking(node: Node) -> None:
-    """As ``abort``, and block this thread."""
+def ending(node: Node) -> Steps[None]:
+    """Return the steps of an abort."""
     limit = limit_s(node)
     until = monotonic() + limit
     readers = node._end_readers()
@@ -61,12 +48,16 @@ def abort_blocking(node: Node) -> None:
     if pending is None:
         return
     with idle.log_waiting(node, until, "what can't be cancelled", _TELL_AFTER_S):
-        pools = [pool._stop_blocking(False, _left(until)) for pool in node._live_pools()]
-        ledgers = [pending.wait(), *pools]
+        # All have begun to end by now: a handler may wait for a task of a pool, and the other way
+        # round.
+        ledgers = []
+        for pool in node._live_pools():
+            ledgers.append((yield from pool._ending(False, _left(until))))
+        ledgers.insert(0, (yield pending))
         if limit:
-            steps.blocking(node._stored(readers, until))
+            yield from node._stored(readers, until)
         if node._connection is not None:
-            steps.blocking(node._connection.draining(until))
+            yield from node._connection.draining(until)
     node._end_stop(ledgers)
 
 

@@ -181,12 +181,7 @@ class Actors(Base):
         return self._spawn(parent, target, args, kwargs, Options(**taken))
 
     def _spawn(
-        self,
-        parent: ActorRef | None,
-        target: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        options: Options,
+        self, parent: ActorRef | None, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options
     ) -> ActorRef:
         def plan() -> _handlers.Plan:
             if hasattr(target, "receive"):

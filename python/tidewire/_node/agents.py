@@ -103,19 +103,8 @@ class Agents(Base):
         from tidewire.agents.registration import register
 
         self._check()
-        return register(
-            self._whole,
-            handler,
-            id=id,
-            type=type,
-            capabilities=capabilities,
-            retry=retry,
-            mailbox=mailbox,
-            dispatcher=dispatcher,
-            concurrency=concurrency,
-            supervision=supervision,
-            durable=durable,
-        )
+        options = (id, type, capabilities, retry, mailbox, dispatcher, concurrency, supervision, durable)
+        return register(self._whole, handler, *options)
 
     @overload
     def pool(
@@ -241,14 +230,7 @@ class Agents(Base):
             "pickler": pickler,
             "on_cancel": on_cancel,
         }
-        of_agent = {
-            "id": id,
-            "type": type,
-            "capabilities": capabilities,
-            "retry": retry,
-            "mailbox": mailbox,
-            "concurrency": concurrency,
-        }
+        of_agent = (id, type, capabilities, retry, mailbox, concurrency)
         pool = make(self._whole, function, workers, kind, batch, options, of_agent)
         self._pools = [*self._live_pools(), pool]
         return pool

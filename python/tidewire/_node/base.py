@@ -55,6 +55,7 @@ class Base:
         return cast("Node", self)
 
     def _check(self) -> None:
+        self._engine.check()
         if self._stopped:
             raise NodeStopped(f"{self!r} has been stopped: make a new one")
 
@@ -98,6 +99,7 @@ class Base:
 
     def _ensure_loop(self) -> None:
         """Coroutines need a loop: the running one, or else one in a thread of the node's own."""
+        self._engine.check()
         with self._lock:
             if self._engine.is_bound and not (self._loop is not None and self._loop.is_closed()):
                 return

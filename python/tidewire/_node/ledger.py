@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidewire._runtime.fork_handlers import in_child
 from tidewire._runtime.stacks import stacks
 
 
@@ -122,13 +121,12 @@ def make(
         *counts,
         messages=tuple(messages),
         reason=reason,
-        stuck=tuple(Stuck(**fields, where=_where(fields, lines)) for fields in stuck),
+        stuck=tuple(
+            Stuck(**fields, where=() if fields["awaiting"] else lines.get(fields["thread"] or "", ()))
+            for fields in stuck
+        ),
         threads=tuple(threads),
     )
-
-
-def _where(fields: dict[str, Any], lines: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
-    return () if fields["awaiting"] else lines.get(fields["thread"] or "", ())
 
 
 def _stacks(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -139,7 +137,6 @@ def _stacks(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 _threads: dict[str, int] = {}
-in_child(_threads.clear)
 
 
 def thread_started(name: str) -> None:

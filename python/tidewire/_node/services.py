@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tidewire._typed import ServeOptions
     from tidewire.links.announcements import NodeInfo
     from tidewire.links.connection import Connection
+    from tidewire.links.federation import Federation
     from tidewire.links.http import Http
     from tidewire.links.hub import Listener, Token
     from tidewire.links.tls import Tls
@@ -99,6 +100,44 @@ class Services(Base):
                 f"http: it is not allowed with {url!r}: give it with a URL such as http://127.0.0.1:8080"
             )
         return Listener(self._link().listen(url, grants(tokens, self._links.to_dict()), insecure, tls))
+
+    def join(
+        self,
+        url: str,
+        *,
+        as_: str | None = None,
+        export: Iterable[str] = (),
+        import_: Iterable[str] = (),
+        token: str | None = None,
+        tls: Tls | None = None,
+    ) -> Federation:
+        """Join another hub, and share names with it: for a node that is a hub itself. Nothing else
+        is visible at the other hub, and it tries again while nobody is there.
+
+        Args:
+            url: Where the other hub is: ``tide://host:7420``, or another URL of ``tw.Node``.
+            as_: The name of this hub there, one token without a colon; its own by default.
+            export: Services of this hub that the other one sees: ``"pricing"``, which is
+                ``berlin:pricing`` there if this hub is ``berlin``, or ``"pricing=prices"`` for
+                another name. Patterns such as ``"orders.>"`` share what is published here, and
+                ``"stream:orders"`` mirrors a durable stream as ``berlin-orders``.
+            import_: The same in the other direction, after the name of the other hub:
+                ``"paris:billing"``, which is its name here, or ``"paris:news.>"``.
+            token: Token of this hub at the other one. Its rights hold for all that is shared.
+            tls: A ``tw.Tls`` for a URL with TLS.
+
+        Returns:
+            The federation, which lives until it is closed or the node stops. Awaiting it waits
+            until both hubs see what is shared; in blocking code, ``wait()`` does.
+
+        Raises:
+            InvalidArgument: if the URL or a name is not allowed, or this node is no hub. Refusals
+                of the other hub are errors of the wait, and logged.
+        """
+        from tidewire.links.federation import federate
+
+        self._check()
+        return federate(self._whole, url, as_, export, import_, token, tls)
 
     @overload
     def serve(self, target: Any, *, active: Literal["single"], **options: Unpack[ServeOptions]) -> SingleActive: ...

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import json
 import os
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tidewire.errors import ConfigError, InvalidArgument
+from tidewire._node import live_work
+from tidewire.errors import ConfigError, InvalidArgument, TidewireError
 
 if TYPE_CHECKING:
     from tidewire.node import Node
     from tidewire.top.service import StatisticsService
 
 VARIABLE = "TIDEWIRE_INSPECT"
+SPANS_VARIABLE = "TIDEWIRE_SPANS"
+SPANS_MAX = 100_000
+"""Most spans of a process that are stored: up to 200 MB."""
 _ON = ("1", "true", "yes", "on")
 _OFF = ("0", "false", "no", "off")
+_FAILURES_MAX, _TEXT_MAX, _WORKERS_MAX = 5, 2_000, 64
+"""Failed runs and characters of their tracebacks, and workers, of each campaign."""
+_CAMPAIGN = ["name", "condition", "reason", "function", "seed", "runs", "left", "rate", "seconds_left", "limiting"]
+_WORKER = ["id", "name", "host", "process", "state", "runs"]
+TRAFFIC = ("received_bytes", "sent_bytes", "credit_bytes")
+"""What the link of a node to its hub counts."""
+_meters: object = None
 
 
 def wanted(inspect: object, environment: Mapping[str, str] | None) -> bool:
@@ -34,16 +48,56 @@ def wanted(inspect: object, environment: Mapping[str, str] | None) -> bool:
     return inspect
 
 
-def open_for(node: Node) -> StatisticsService:
-    """Serve the statistics of a node, at a socket of its own, too.
+def spans_wanted(spans: object, environment: Mapping[str, str] | None, inspect: bool) -> int:
+    """Return how many spans a node is to store for the console; 0 for none.
 
     Raises:
-        ConfigError: if there is no place for the socket that only this user can open.
+        InvalidArgument: if ``spans`` is neither such a number nor None, or nobody may ask for them.
+        ConfigError: if it is None, and the environment variable says no such number.
     """
+    if spans is None:
+        text = (os.environ if environment is None else environment).get(SPANS_VARIABLE, "0").strip()
+        if not text.isdecimal() or int(text) > SPANS_MAX:
+            text = f"{SPANS_VARIABLE}: {text!r} is not allowed: use a whole number of at most {SPANS_MAX:,}"
+            raise ConfigError(text, problems=[text])
+        return int(text) if inspect else 0
+    if not isinstance(spans, int) or isinstance(spans, bool) or not 0 <= spans <= SPANS_MAX:
+        raise InvalidArgument(f"spans: {spans!r} is not allowed: give 0 to {SPANS_MAX:,}, or None for {SPANS_VARIABLE}")
+    if spans and not inspect:
+        raise InvalidArgument(f"spans: {spans} is said of a node that nobody may inspect: give inspect=True, too")
+    return spans
+
+
+def open_for(node: Node) -> StatisticsService | None:
+    """Serve the statistics of a node, at a socket of its own, too, and its metrics, if it is to.
+
+    Raises:
+        InvalidArgument: if the address of the metrics is not allowed.
+        ConfigError: if the address is taken, or there is no place for the socket that only this
+            user can open.
+    """
+    if not node._inspect and node._metrics is None:
+        return None
     # Links are loaded only by programs that use them, or want to be looked at.
     from tidewire.top.service import StatisticsService
 
     return StatisticsService(node)
+
+
+def find_meters() -> None:
+    """Give OpenTelemetry the metrics from now on if the program has set a meter provider of its
+    SDK. Nodes ask at their start.
+    """
+    global _meters
+    sdk = sys.modules.get("opentelemetry.sdk.metrics")
+    if _meters is None and sdk is not None:
+        from opentelemetry.metrics import get_meter_provider
+
+        provider = get_meter_provider()
+        if isinstance(provider, sdk.MeterProvider):
+            from tidewire._node.meters import Meters
+
+            _meters = Meters(provider)
 
 
 def agents(node: Node) -> list[dict[str, Any]]:
@@ -54,14 +108,8 @@ def agents(node: Node) -> list[dict[str, Any]]:
 
 
 def pools() -> list[dict[str, Any]]:
-    """Return the statistics of all pools of this process that a node made, or that have started,
-    and that have not stopped, in the order of their names.
-    """
-    module = sys.modules.get("tidewire.pools.pool")
-    if module is None:
-        return []
-    live = [pool for pool in _settled(getattr(module, "_live", ())) if pool.state != "stopped"]
-    rows = [{"capacity": pool._options.capacity, **pool.statistics()} for pool in live]
+    """Return the statistics of the live pools of this process, in the order of their names."""
+    rows = [{"capacity": pool._options.capacity, **pool.statistics()} for pool in live_work.pools()]
     return sorted(rows, key=lambda row: str(row["name"]))
 
 
@@ -72,6 +120,63 @@ def services(node: Node) -> list[dict[str, Any]]:
     module = sys.modules.get("tidewire.services.registry")
     rows = [] if module is None else [served.statistics() for served in module.registry_of(node).served()]
     return sorted(rows, key=lambda row: (row["service"], row["instance"]))
+
+
+def joins(node: Node) -> list[dict[str, Any]]:
+    """Return the other hubs that a hub has joined, with what crosses."""
+    federations = [] if node._connection is None else node._connection.ends.federations
+    return [json.loads(federation.statistics()) for federation in federations]
+
+
+def routes(node: Node) -> list[dict[str, Any]]:
+    """Return the estimates of callers of this process with the policy "lowest_latency"."""
+    module = sys.modules.get("tidewire.services.registry")
+    groups = {} if module is None else dict(module.registry_of(node).groups)
+    return [row for name, group in sorted(groups.items()) for row in json.loads(group.balancer.routes(name))]
+
+
+def campaigns() -> list[dict[str, Any]]:
+    """Return counters, pace, workers and the first failed runs of the campaigns of this process
+    that have not ended, each read from its store.
+    """
+    rows: list[dict[str, Any]] = []
+    for campaign in live_work.campaigns():
+        with contextlib.suppress(TidewireError):
+            report = campaign.report()
+            if not report.ended:
+                failed = report.failed + report.quarantined
+                errors = list(itertools.islice(campaign.errors(), _FAILURES_MAX)) if failed else []
+                row = {
+                    **{name: getattr(report, name) for name in _CAMPAIGN},
+                    **dict.fromkeys(("done", "handled"), report.done),
+                    "failed": failed,
+                    "at_work": sum(worker.state == "working" for worker in report.workers),
+                    "stages": vars(report.stages) if report.workers else {},
+                    "workers": [
+                        {name: getattr(worker, name) for name in _WORKER}
+                        | {"share": worker.stages.run / (worker.stages.total or 1.0)}
+                        for worker in report.workers[:_WORKERS_MAX]
+                    ],
+                    "failures": [
+                        {
+                            "run": one.run,
+                            "error": f"{one.error}: {one.message}",
+                            "traceback": one.traceback[-_TEXT_MAX:],
+                        }
+                        for one in errors
+                    ],
+                }
+                rows.append(row)
+    return rows
+
+
+def durations(node: Node) -> list[dict[str, Any]]:
+    """Return how long calls, durable handlers and publishing took, and commits of the folder."""
+    rows, commits = node._engine.durations(), None if node._folder is None else node._folder.commits()
+    if commits is not None:
+        buckets, sum_us, calls = commits
+        rows.append({"kind": "commit", "name": "", "error": "", "calls": calls, "buckets": buckets, "sum_us": sum_us})
+    return rows
 
 
 def remote(node: Node) -> dict[str, int]:
@@ -100,18 +205,10 @@ def links(node: Node) -> dict[str, Any]:
         found["dropped"] = connection.link.dropped
         found["laid"] = connection.link.laid
         found["skipped"] = connection.skipped
+        found |= dict(zip(TRAFFIC, connection.link.traffic() or (), strict=False))
         if connection.hub is not None:
             found["of_hub"] = connection.hub.statistics()
     return found
-
-
-def _settled(live: Any) -> list[Any]:
-    while True:
-        try:
-            return list(live)
-        except RuntimeError:
-            # Another thread has started a pool meanwhile.
-            continue
 
 
 def _switch(value: str) -> bool:

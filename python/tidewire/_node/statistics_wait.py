@@ -1,4 +1,4 @@
-"""Wait for a condition of a node's statistics, without polling."""
+"""Waits for a condition of the statistics of a node or a pool, without polling."""
 
 from __future__ import annotations
 
@@ -10,55 +10,52 @@ from tidewire._numbers import check_seconds
 from tidewire.errors import InvalidArgument, NodeStopped
 
 if TYPE_CHECKING:
-    from tidewire._binding import Pending
-    from tidewire._runtime.steps import Steps
+    from tidewire._runtime.steps import Steps, WaitFor
     from tidewire.node import Node
+    from tidewire.pools.pool import Pool
 
 Condition = Callable[[dict[str, Any]], object]
+Watch = Callable[[], Callable[[float | None], "WaitFor"]]
+"""Begins to watch for a change; the result waits for it, so many seconds at most."""
 
 
-class Watch:
-    """Looks at the statistics of one node after each change that the node is notified of."""
+def fits(
+    of: Node | Pool, title: str, refusal: Callable[[], Exception], watch: Watch, condition: Condition, timeout: Any
+) -> Steps[dict[str, Any]]:
+    """Wait until the statistics fit: look at them after each change. Raises the refusal if there is
+    no further change, and they do not fit.
 
-    def __init__(self, node: Node, condition: Condition, timeout: float | None) -> None:
-        if not callable(condition):
-            raise InvalidArgument(f"condition: {condition!r} is not allowed: give a function that takes the statistics")
-        check_seconds("timeout", timeout)
-        self._node = node
-        self._condition = condition
-        self._timeout = timeout
-        self._until = None if timeout is None else monotonic() + timeout
-
-    def look(self) -> dict[str, Any] | Pending:
-        """Return the statistics if they fit, else what to wait for before the next look.
-
-        Raises:
-            TimeoutError: if the time is up.
-            NodeStopped: if the node has stopped, and they do not fit.
-        """
-        engine, is_over = self._node._engine, self._node.ledger is not None
+    Raises:
+        TimeoutError: if the time is up.
+    """
+    if not callable(condition):
+        raise InvalidArgument(f"condition: {condition!r} is not allowed: give a function that takes the statistics")
+    check_seconds("timeout", timeout)
+    until = None if timeout is None else monotonic() + timeout
+    while True:
         # Before the look: what changes meanwhile is looked at again.
-        change_counter = engine.change_counter
-        seen = change_counter.count
-        statistics = self._node.statistics()
-        if self._condition(statistics):
+        changed, is_over = watch(), of.ledger is not None
+        statistics = of.statistics()
+        if condition(statistics):
             return statistics
         if is_over:
-            raise NodeStopped(f"{self._node!r} has been stopped, and the condition does not hold")
-        return engine.changed(change_counter, seen, self._left_s())
-
-    def _left_s(self) -> float | None:
-        if self._until is None:
-            return None
-        left_s = self._until - monotonic()
-        if left_s <= 0:
-            raise TimeoutError(f"{self._node!r}: the condition does not hold after {self._timeout} s")
-        return left_s
+            raise refusal()
+        left_s = None if until is None else until - monotonic()
+        if left_s is not None and left_s <= 0:
+            raise TimeoutError(f"{title}: the condition does not hold after {timeout} s")
+        yield changed(left_s)
 
 
-def fits(node: Node, condition: Condition, timeout: float | None) -> Steps[dict[str, Any]]:
-    """Wait until the statistics fit."""
-    watch = Watch(node, condition, timeout)
-    while not isinstance(found := watch.look(), dict):
-        yield found
-    return found
+def node_fits(node: Node, condition: Condition, timeout: float | None = None) -> Steps[dict[str, Any]]:
+    """Wait until the statistics of a node fit; see ``Node.until``."""
+    engine = node._engine
+
+    def watch() -> Callable[[float | None], WaitFor]:
+        change_counter = engine.change_counter
+        seen = change_counter.count
+        return lambda left_s: engine.changed(change_counter, seen, left_s)
+
+    def refusal() -> Exception:
+        return NodeStopped(f"{node!r} has been stopped, and the condition does not hold")
+
+    return fits(node, repr(node), refusal, watch, condition, timeout)

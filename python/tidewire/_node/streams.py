@@ -132,12 +132,7 @@ class Streams(Services):
         """
         from tidewire.streams.stream import Stream
 
-        home = self._home()
-        try:
-            await home.call("stream_info", name)
-        except NotFound as error:
-            raise NotFound(f"{error}: make it with node.stream({name!r})") from None
-        return Stream(home, name)
+        return Stream(await self._existing("stream", name, "stream"), name)
 
     async def streams(self) -> list[StreamInfo]:
         """Return what there is of every stream, by name."""
@@ -195,12 +190,15 @@ class Streams(Services):
         """
         from tidewire.streams.bucket import Bucket
 
+        return Bucket(await self._existing("bucket", name, "kv"), name)
+
+    async def _existing(self, kind: str, name: str, makes: str) -> Home:
         home = self._home()
         try:
-            await home.call("bucket_info", name)
+            await home.call(f"{kind}_info", name)
         except NotFound as error:
-            raise NotFound(f"{error}: make it with node.kv({name!r})") from None
-        return Bucket(home, name)
+            raise NotFound(f"{error}: make it with node.{makes}({name!r})") from None
+        return home
 
     async def buckets(self) -> list[dict[str, Any]]:
         """Return the settings of every bucket, and how many keys and bytes it has, by name."""
@@ -488,7 +486,7 @@ class Streams(Services):
         for reader in readers:
             with contextlib.suppress(TidewireError):
                 yield reader.flush(max(0.0, last - monotonic()))
-        if self._loop is None or not self._waits_for or self._engine.is_past or not self._loop.is_running():
+        if self._loop is None or not self._waits_for or not self._loop.is_running():
             return
         from tidewire.services.instances.durable_handlers import DurableHandlers
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import tidewire
 from tidewire._processes.child_setup import GROUP_SIGNALS
 from tidewire._processes.status_page import StatusPage
-from tidewire._runtime.fork_handlers import in_child
+from tidewire._runtime.process_state import in_child
 
 _PACKAGE = str(Path(tidewire.__file__).resolve().parents[1])
 

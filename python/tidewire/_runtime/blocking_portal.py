@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
 from functools import wraps
 from types import CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from tidewire._runtime import steps
 from tidewire._runtime.current import running_loop
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _T = TypeVar("_T")
+_Form_co = TypeVar("_Form_co", covariant=True)
 
 
 def refuse_loop(title: str, instead: str = "await the same call without .sync") -> None:
@@ -33,10 +35,10 @@ def run(node: Node, call: Coroutine[Any, Any, _R]) -> _R:
     """Run a coroutine on the node's loop, and block this thread until it is done."""
     try:
         refuse_loop(call.__name__)  # type: ignore[attr-defined]
+        node._ensure_loop()
     except BaseException:
         call.close()
         raise
-    node._ensure_loop()
     begun = LoopCall(node, call)
     try:
         return begun.wait()
@@ -64,14 +66,25 @@ class LoopCall(Generic[_R]):
         return self.future.result()
 
 
+class HasBlockingForm(Protocol[_Form_co]):
+    """An object with a blocking form."""
+
+    @property
+    def _form(self) -> Callable[[Any, Node], _Form_co]: ...
+
+
 class Blocking(Generic[_T]):
     """Base class of blocking forms. Arguments, results and errors of a method are those of the
     method of the same name that is awaited.
     """
 
-    def __init__(self, of: _T, node: Node) -> None:
+    def __init_subclass__(cls, form_of: type | None = None) -> None:
+        if form_of is not None:
+            form_of._form = cls  # type: ignore[attr-defined]
+
+    def __init__(self, of: _T, node: Any = None) -> None:
         self._of = of
-        self._node = node
+        self._node: Node = node
 
     if not TYPE_CHECKING:
 
@@ -84,10 +97,12 @@ class Blocking(Generic[_T]):
     def __repr__(self) -> str:
         return f"<blocking {self._of!r}>"
 
+    def _may_block(self, title: str) -> None:
+        """Refuse a call that would never end."""
+        refuse_loop(title)
 
-def blocking(
-    method: Callable[Concatenate[Any, _P], Awaitable[_R]], by: str | None = None
-) -> Callable[Concatenate[Any, _P], _R]:
+
+def blocking(method: Callable[Concatenate[Any, _P], Awaitable[_R]], by: str = "") -> Callable[Concatenate[Any, _P], _R]:
     """Return the blocking form of a method, for a class of blocking forms. ``by`` names another
     method that does the same in steps, for objects without a loop.
     """
@@ -95,7 +110,7 @@ def blocking(
 
     @wraps(method)
     def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        refuse_loop(title)
+        self._may_block(title)
         pending: Any = getattr(self._of, name)(*args, **kwargs)
         kind = pending.__class__
         value: _R
@@ -106,6 +121,22 @@ def blocking(
         return value
 
     return call
+
+
+def blocking_form(
+    method: Callable[Concatenate[Any, _P], Awaitable[HasBlockingForm[_T]]],
+) -> Callable[Concatenate[Any, _P], _T]:
+    """Return the blocking form of a method whose result is given in its blocking form."""
+    call = blocking(method)
+
+    @wraps(method)
+    def formed(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        of = call(self, *args, **kwargs)
+        return of._form(of, self._node)
+
+    found = inspect.signature(method)
+    formed.__signature__ = found.replace(return_annotation=f"Sync{found.return_annotation}")  # type: ignore[attr-defined]
+    return formed
 
 
 def blocking_items(

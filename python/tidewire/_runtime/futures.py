@@ -44,6 +44,15 @@ async def finish(work: Coroutine[Any, Any, _T]) -> _T:
     return task.result()
 
 
+def start_task(work: Coroutine[Any, Any, Any]) -> None:
+    """Run work in a task, which is kept until its end."""
+    import asyncio
+
+    task = asyncio.get_running_loop().create_task(work)
+    _FINISHING.add(task)
+    task.add_done_callback(_FINISHING.discard)
+
+
 async def ended_within(work: Awaitable[Any], timeout: float | None) -> bool:
     """Wait for the end of work, and return whether it has ended in time; it is cancelled if not.
 

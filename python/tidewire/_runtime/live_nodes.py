@@ -7,7 +7,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING
 
-from tidewire._runtime.fork_handlers import in_child
+from tidewire._runtime import steps
 
 if TYPE_CHECKING:
     from tidewire.node import Node
@@ -37,12 +37,7 @@ def _stop_all() -> None:
     outlives it.
     """
     for node in list(live):
-        if node._ends_now:
-            node._abort_blocking()
-        else:
-            node._stop_blocking(_EXIT_TIMEOUT_S)
+        steps.blocking(node._aborting() if node._ends_now else node._stopping(_EXIT_TIMEOUT_S))
 
 
 atexit.register(_stop_all)
-# The nodes of a parent are not those of its child.
-in_child(live.clear)

@@ -17,7 +17,7 @@ from tidewire._binding import Bridge
 # The compiled half begins tasks with `_drive`; it is loaded before there are any, as a fork must
 # not meet a module half loaded.
 from tidewire._runtime import current, drive  # noqa: F401
-from tidewire._runtime.fork_handlers import in_child
+from tidewire._runtime.process_state import in_child
 
 _bridges: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Bridge] = weakref.WeakKeyDictionary()
 # The pipes of these are those of the parent too.

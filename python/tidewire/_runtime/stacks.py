@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Iterable
 
-from tidewire._runtime.locks import lock
+from tidewire._runtime.process_state import lock
 
 _one_at_a_time = lock()
 

@@ -30,6 +30,11 @@ class Waiter:
         """True if a reader or writer may still wait with it."""
         return self._future is None or not self._future.done()
 
+    def within(self, left_s: float | None) -> Waiter:
+        """Return it, with a limit of the wait."""
+        self.left_s = left_s
+        return self
+
     def wake(self) -> None:
         """Wake it, from whichever thread."""
         if self._event is not None:

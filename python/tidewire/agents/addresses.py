@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from time import time
 from typing import TYPE_CHECKING, Any
 
+from tidewire import _trace_context
 from tidewire.agents.message import HAS_RECEIPT, IS_CONTEXT, KINDS, PRIORITIES, Message
 from tidewire.agents.receipt import Receipt
 from tidewire.agents.retry import Retry
@@ -83,10 +84,11 @@ def messages(
     """
     check(kind, priority, ttl, retry, correlation_id)
     recipients = tuple(target.id for target in targets)
+    headers = sent_headers(recipients, headers)
     made: list[Message] = []
     for target in targets:
         message = Message(payload, kind, agent_state.id, time(), recipients, None, priority)  # type: ignore[arg-type]
-        message.headers, message.retry, message.correlation_id = checked_headers(headers), retry, correlation_id
+        message.headers, message.retry, message.correlation_id = headers, retry, correlation_id
         if made:
             message.given_id = made[0].id
         if ttl is not None:
@@ -123,6 +125,12 @@ def _is_time(ttl: Any) -> bool:
     if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):
         return False
     return 0 <= ttl <= sys.float_info.max or ttl == float("inf")
+
+
+def sent_headers(recipients: Sequence[str], headers: Any) -> Mapping[str, str]:
+    """Return the headers of a message to agents, with its span. Raises InvalidArgument."""
+    checked, spans = checked_headers(headers), _trace_context.spans
+    return checked if spans is None else spans.message(", ".join(recipients), checked, "send")
 
 
 def checked_headers(headers: Any) -> Mapping[str, str]:

@@ -7,6 +7,7 @@ from time import time
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
+from tidewire import _trace_context
 from tidewire._runtime import steps
 from tidewire._runtime.blocking_portal import Blocking, blocking
 from tidewire.agents import addresses
@@ -149,22 +150,14 @@ class Agent:
         # The usual message: to one agent by its id, with nothing special. Nothing in here is done
         # twice for any other.
         target = agent_state.agent_states.get(to) if to.__class__ is str else None
-        if (
-            target is not None
-            and kind == "event"
-            and type is None
-            and capability is None
-            and ttl is None
-            and headers is None
-            and retry is None
-            and correlation_id is None
-            and not receipt
-        ):
+        is_plain = type is None and capability is None and ttl is None and headers is None and retry is None
+        if is_plain and target is not None and kind == "event" and correlation_id is None and not receipt:
+            message = Message(payload, "event", agent_state.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
+            sending = target.ref.send(message, priority)
             agent_state.sent = sent = agent_state.sent + 1
             if not sent & _LOOK_MASK:
                 target.look_at_queue()
-            message = Message(payload, "event", agent_state.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
-            return target.ref.send(message, priority)
+            return sending
         targets = addresses.targets(agent_state, to, type, capability)
         messages = addresses.messages(
             agent_state, targets, payload, kind, priority, ttl, headers, retry, receipt, correlation_id
@@ -190,21 +183,13 @@ class Agent:
         """
         agent_state = self._agent_state_ or self._registered_state
         target = agent_state.agent_states.get(to) if to.__class__ is str else None
-        if (
-            target is not None
-            and kind == "event"
-            and type is None
-            and capability is None
-            and ttl is None
-            and headers is None
-            and retry is None
-            and correlation_id is None
-        ):
+        is_plain = type is None and capability is None and ttl is None and headers is None and retry is None
+        if is_plain and target is not None and kind == "event" and correlation_id is None:
+            message = Message(payload, "event", agent_state.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
+            target.ref.tell(message, priority)
             agent_state.sent = sent = agent_state.sent + 1
             if not sent & _LOOK_MASK:
                 target.look_at_queue()
-            message = Message(payload, "event", agent_state.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
-            target.ref.tell(message, priority)
             return
         targets = addresses.targets(agent_state, to, type, capability)
         messages = addresses.messages(
@@ -319,13 +304,20 @@ class Agent:
             target = addresses.targets(agent_state, to, type, capability)[0]._registered_state
         addresses.check("request", priority, None, retry, correlation_id)
         message = Message(payload, "request", agent_state.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
-        if headers or correlation_id:
-            message.headers, message.correlation_id = addresses.checked_headers(headers), correlation_id
+        if headers or correlation_id or _trace_context.spans is not None:
+            message.headers, message.correlation_id = addresses.sent_headers((target.id,), headers), correlation_id
         message.reply_to = agent_state.id
         again = target.retry if retry is None else retry
-        pending = target.ref.ask(message, timeout, priority)
+        try:
+            pending = target.ref.ask(message, timeout, priority)
+        except TidewireError as error:
+            if not (again.limit and error.retryable):
+                raise
+            pending = None
         agent_state.sent += 1
-        return RetryingRequest(pending, target, message, timeout, again) if again.limit else pending
+        if pending is not None and not again.limit:
+            return pending
+        return RetryingRequest(agent_state.engine, pending, target, message, timeout, again)
 
     def respond(self, message: Message, value: Any) -> bool:
         """Answer a request before its handler returns; see ``Message.respond``."""
@@ -430,7 +422,7 @@ class Agent:
         agent_state = self._registered_state
         addresses.check(kind, priority, ttl, None, correlation_id)
         made = Message(payload, kind, agent_state.id, time(), tuple(ids), None, priority)  # type: ignore[arg-type]
-        made.headers, made.correlation_id = addresses.checked_headers(headers), correlation_id
+        made.headers, made.correlation_id = addresses.sent_headers(ids, headers), correlation_id
         if ttl is not None:
             made.live_for(ttl)
         return state_transaction.send(agent_state, ids, [made] * len(ids))
@@ -439,7 +431,7 @@ class Agent:
         begun = SendBatch()
         for target, message in zip(targets, messages, strict=True):
             self._registered_state.sent += begun.add(target._registered_state, message)
-        if begun.errors and begun.all_done:
+        if begun.errors and all(pending.done() for _, _, pending in begun.pending_sends):
             raise begun.errors[0]
         receipts = {message.receipt.recipient: message.receipt for message in messages if message.receipt is not None}
         if not receipts and single:

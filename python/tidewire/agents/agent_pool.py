@@ -18,22 +18,15 @@ from tidewire.agents.agent_state import AgentState
 from tidewire.agents.in_worker import Maker, fields, probe, title_of
 from tidewire.agents.registration import describe, enter, stopped_hook
 from tidewire.agents.retry import Retry
-from tidewire.errors import (
-    InvalidArgument,
-    MessageExpired,
-    PoolFailed,
-    PoolStopped,
-    TaskQuarantined,
-)
-from tidewire.pools.blocking_pool import STOP_TIMEOUT_S
-from tidewire.pools.options import whole
-from tidewire.pools.pool import Pool
-from tidewire.pools.results.answers import Blocked
+from tidewire.errors import InvalidArgument, MessageExpired, PoolFailed, PoolStopped, TaskQuarantined
+from tidewire.pools.pool import STOP_TIMEOUT_S, Pool
 from tidewire.pools.task import FROM_AGENT
+from tidewire.supervision import whole
 
 if TYPE_CHECKING:
     from asyncio import Future
 
+    from tidewire._runtime.steps import Steps
     from tidewire.agents.handlers import Table
     from tidewire.node import Node
     from tidewire.supervision import Mailbox
@@ -66,19 +59,18 @@ class AgentPool(Pool):
         """As for any pool; ``agent`` is the id under which it is found."""
         return {**super().statistics(), "agent": self.agent.id}
 
-    async def stop(self, drain: bool = True, timeout: float | None = STOP_TIMEOUT_S) -> Ledger:
+    def drain(self) -> None:
+        """As for any pool, once the agent has handled its messages."""
+        self.agent._registered_state.ref.stop(True, None)
+
+    def _ending(self, drain: bool = True, timeout: float | None = STOP_TIMEOUT_S) -> Steps[Ledger]:
         """Stop the agent, then the workers. The stop report counts tasks, and as returned also the
         messages that the mailbox gave back.
         """
-        until = _until(timeout)
-        mailbox = await self.agent.stop(drain, timeout)
-        return _with_returned(await super().stop(drain, _left(until)), mailbox)
-
-    def _stop_blocking(self, drain: bool, timeout: float | None) -> Ledger:
-        until = _until(timeout)
-        mailbox: Ledger = self.agent._registered_state.ref.stop(drain, timeout).wait()
-        self.agent._registered_state.close()
-        return _with_returned(super()._stop_blocking(drain, _left(until)), mailbox)
+        until = None if timeout is None else monotonic() + timeout
+        mailbox = yield from self.agent._stopping(drain, timeout)
+        left_s = None if until is None else max(0.0, until - monotonic())
+        return _with_returned((yield from super()._ending(drain, left_s)), mailbox)
 
 
 def make(
@@ -126,20 +118,12 @@ def _register(node: Node, pool: AgentPool, agent_state: AgentState, table: Table
     whole("concurrency", concurrency, _limits.CONCURRENCY)
     box = node.broker.agent_mailbox if options.mailbox is None else options.mailbox
     plan = Plan(
-        _receiver(pool, agent_state, table), True, True, stopped=stopped_hook(agent_state, lambda: _drain(pool))
+        _receiver(pool, agent_state, table), True, True, stopped=stopped_hook(agent_state, lambda: Pool.drain(pool))
     )
     pool.agent._agent_state_ = agent_state
     agent_state.ref = node._spawn_plan(lambda: plan, Options(pool.agent.id, box, concurrency=concurrency))
     enter(pool.agent, agent_state, table)
     pool._core.on_close.append(lambda: agent_state.ref.stop(True))
-
-
-def _drain(pool: AgentPool) -> None:
-    """Let the workers end after what they have. Nobody waits here: this is a thread of the
-    agent's.
-    """
-    pool._core.ask_to_stop(True, None, Blocked())
-    pool._close_unstarted()
 
 
 def _receiver(pool: AgentPool, agent_state: AgentState, table: Table) -> Any:
@@ -195,11 +179,3 @@ def _with_returned(tasks: Ledger, mailbox: Ledger) -> Ledger:
     count = mailbox.returned
     back = Ledger(count, 0, count, 0, mailbox.messages, stuck=mailbox.stuck, threads=mailbox.threads)
     return Ledger.total([tasks, back])
-
-
-def _until(timeout: float | None) -> float | None:
-    return None if timeout is None else monotonic() + timeout
-
-
-def _left(until: float | None) -> float | None:
-    return None if until is None else max(0.0, until - monotonic())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from tidewire import _trace_context
 from tidewire._handlers import GivenUp
 from tidewire._log import log
 from tidewire.agents.message import EXPIRES, HAS_RECEIPT, IS_AGAIN, IS_ASKED, IS_CONTEXT, Message, raw
@@ -47,7 +48,8 @@ class AgentState:
     def __init__(self, node: Node, directory: Directory, id: str, retry: Retry, warning_level: int) -> None:
         self.node = node
         self.directory = directory
-        self.agent_states = directory.agent_states
+        # The fast path of senders finds nobody here, and adds no headers.
+        self.agent_states = directory.agent_states if _trace_context.spans is None else {}
         self.id = id
         self.recipients = (id,)
         self.retry = retry

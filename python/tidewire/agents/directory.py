@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tidewire._binding import Engine
     from tidewire.agents.agent import Agent
     from tidewire.agents.agent_state import AgentState
-    from tidewire.agents.receipt import Receipt
     from tidewire.node import Node
 
 _EXACT_MAX = 64
@@ -139,7 +138,8 @@ class Directory:
             message = letter["message"]
             if isinstance(message, Message) and message.flags & HAS_RECEIPT and letter["reason"] != "expired":
                 message.receipt.mark("failed")
-                self._discard(message.receipt)
+                if (agent_state := self.agent_states.get(message.receipt.recipient)) is not None:
+                    agent_state.receipts.discard(message.receipt)
 
     @contextmanager
     def followed(self, node: Node) -> Iterator[None]:
@@ -184,11 +184,6 @@ class Directory:
 
     def __repr__(self) -> str:
         return f"<Directory of {len(self)} agents>"
-
-    def _discard(self, receipt: Receipt) -> None:
-        agent_state = self.agent_states.get(receipt.recipient)
-        if agent_state is not None:
-            agent_state.receipts.discard(receipt)
 
     def _drop(self, id: str) -> None:
         del self.by_id[id], self.agent_states[id]

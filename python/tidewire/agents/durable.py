@@ -89,8 +89,7 @@ class Durable:
         self._initial = b""
         if mode == "state":
             self._load, self._initial = state_transaction.state_of(target, agent.id)
-        name = f"agent.{inbox_store.token(agent.id)}"
-        self.lease = Lease(self._node._home(), name, self._node.name, LEASE_S, tied=True)
+        self.lease = Lease(self._node._home(), inbox_store.lease_name(agent.id), self._node.name, LEASE_S, tied=True)
         # While the lease is held: the record, the messages on their way, and the running handlers.
         self._holding = 0
         self._is_open = self._leaving = self._is_over = False
@@ -218,12 +217,7 @@ class Durable:
         self._outbox_bytes = sum(len(data) for _, data in self._outbox.values())
         self._dead = await self._store.dead_sequences(agent_state.id)
         self._record, self._holding = found, self._holding + 1
-        self._record |= {
-            "durable": self.mode,
-            "holder": self._node.name,
-            "fence": self.lease.fence,
-            "left": False,
-        }
+        self._record |= {"durable": self.mode, "holder": self._node.name, "fence": self.lease.fence, "left": False}
         self._lost, self._is_open = asyncio.get_running_loop().create_future(), True
         await self.write()
         await agent_state.ref.ask(state_transaction.BEGIN, None)
@@ -592,8 +586,5 @@ class Durable:
                 continue
             wait_s = 0.0
             while not any(number <= self._sent_to for number in self._outbox):
-                await self._woken()
-
-    async def _woken(self) -> None:
-        self._moved.clear()
-        await self._moved.wait()
+                self._moved.clear()
+                await self._moved.wait()

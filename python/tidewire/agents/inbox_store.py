@@ -127,13 +127,10 @@ class InboxStore:
         if opening is None:
             if len(self._streams) >= _STREAMS_MAX:
                 self._streams.clear()
-            opening = self._streams[id] = Opening(functools.partial(self._open_inbox, token(id)))
+            stream, subjects = f"tidewire-agent-{token(id)}", [f"tidewire.agent.{token(id)}"]
+            make = functools.partial(self.node.stream, stream, subjects=subjects, max_messages=AGENT_INBOX.default)
+            opening = self._streams[id] = Opening(make)
         return await opening.get()
-
-    async def _open_inbox(self, name: str) -> Stream:
-        return await self.node.stream(
-            f"tidewire-agent-{name}", subjects=[f"tidewire.agent.{name}"], max_messages=AGENT_INBOX.default
-        )
 
     async def post(self, to: str, data: bytes, id: str, headers: dict[str, str] | None = None) -> int:
         """Store a message in an inbox, once within two minutes for one ``id``; return its sequence.
@@ -258,6 +255,11 @@ class InboxStore:
 def token(id: str) -> str:
     """Return the id of an agent as a part of a subject."""
     return id if _PLAIN.fullmatch(id) else hashlib.blake2b(id.encode(), digest_size=16).hexdigest()
+
+
+def lease_name(id: str) -> str:
+    """Return the name of an agent's lease."""
+    return f"agent.{token(id)}"
 
 
 def record_key(id: str) -> str:

@@ -6,9 +6,11 @@ import asyncio
 import functools
 from collections.abc import Callable
 from contextvars import copy_context
+from dataclasses import replace
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
+from tidewire import _trace_context
 from tidewire._handlers import Plan
 from tidewire.agents.agent_state import AgentState
 from tidewire.agents.handlers import Handler, Table
@@ -37,6 +39,7 @@ def plan(
     # The context of a message says if its bare payload may be retried; the fast path gets no
     # context.
     quick = only is not None and not (only.takes_message or only.wants_message) and agent_state.retry.limit == 0
+    quick = quick and _trace_context.spans is None
     receive: Callable[..., Any]
     if agent_state.durable is not None:
         return Plan(
@@ -220,7 +223,10 @@ def _handler_of(agent_state: AgentState, table: Table, message: Message) -> Hand
     """Return the handler of a message, or None if there is nothing to handle any more."""
     if "context" not in table.kinds and agent_state.takes_context(message):
         return None
-    return table.find(message) or Handler(unhandled, False, True, False)
+    found, spans = table.find(message) or Handler(unhandled, False, True, False), _trace_context.spans
+    if spans is None:
+        return found
+    return replace(found, call=spans.consumer(agent_state.id, message.headers, found.call, found.coroutine))
 
 
 def unhandled(message: Message) -> None:

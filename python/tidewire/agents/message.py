@@ -11,8 +11,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from tidewire._runtime.fork_handlers import in_child
-from tidewire._runtime.locks import lock
+from tidewire._runtime.process_state import in_child, lock
 from tidewire.agents.no_headers import NO_HEADERS
 from tidewire.errors import InvalidArgument
 

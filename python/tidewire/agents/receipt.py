@@ -11,7 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Literal
 
 from tidewire._runtime.blocking_portal import refuse_loop
-from tidewire._runtime.locks import lock
+from tidewire._runtime.process_state import lock
 
 if TYPE_CHECKING:
     from tidewire.agents.agent_state import AgentState

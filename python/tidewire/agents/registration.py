@@ -31,7 +31,6 @@ builtin_type = type
 def register(
     node: Node,
     target: Any,
-    *,
     id: str | None,
     type: str | None,
     capabilities: Iterable[str] | None,
@@ -40,7 +39,7 @@ def register(
     dispatcher: str,
     concurrency: int | None,
     supervision: Supervision | None,
-    durable: Mode | None = None,
+    durable: Mode | None,
 ) -> Agent:
     """Register an agent; see ``Node.agent``."""
     factory = target if _makes_agents(target) else None

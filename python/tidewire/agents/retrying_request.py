@@ -12,7 +12,7 @@ from tidewire._runtime import steps
 from tidewire.errors import TidewireError
 
 if TYPE_CHECKING:
-    from tidewire._binding import Pending
+    from tidewire._binding import Engine, Pending
     from tidewire._runtime.steps import Steps
     from tidewire.agents.agent_state import AgentState
     from tidewire.agents.message import Message
@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 class RetryingRequest(Coroutine[Any, Any, Any]):
     """A request that is repeated after failures that may pass."""
 
-    __slots__ = ("__weakref__", "_message", "_pending", "_retry", "_steps", "_target", "_timeout")
+    __slots__ = ("__weakref__", "_engine", "_message", "_pending", "_retry", "_steps", "_target", "_timeout")
 
-    def __init__(self, pending: Pending, target: AgentState, message: Message, timeout: Any, retry: Retry) -> None:
+    def __init__(
+        self, engine: Engine, pending: Pending | None, target: AgentState, message: Message, timeout: Any, retry: Retry
+    ) -> None:
+        self._engine = engine
         self._pending = pending
         self._target = target
         self._message = message
@@ -48,7 +51,8 @@ class RetryingRequest(Coroutine[Any, Any, Any]):
 
     def close(self) -> None:
         """Give it up, as a coroutine does."""
-        self._pending.cancel()
+        if self._pending is not None:
+            self._pending.cancel()
         self._begun().close()
 
     def _begun(self) -> Generator[Any, Any, Any]:
@@ -58,24 +62,24 @@ class RetryingRequest(Coroutine[Any, Any, Any]):
         return steps.blocking(self._all())
 
     def _all(self) -> Steps[Any]:
+        pending = self._pending
         while True:
             try:
-                return (yield self._pending)
+                return (yield self._ask() if pending is None else pending)
             except Exception as error:
-                if self._is_last(error):
+                passes = not isinstance(error, TidewireError) or error.retryable
+                if not passes or self._message.delivery > self._retry.limit:
                     raise
-            yield self._target.engine.changed(ChangeCounter(), 0, self._retry.wait_s(self._message.delivery))
-            self._ask()
+            pending = None
+            yield self._engine.changed(ChangeCounter(), 0, self._retry.wait_s(self._message.delivery))
 
-    def _is_last(self, error: Exception) -> bool:
-        passes = not isinstance(error, TidewireError) or error.retryable
-        return not passes or self._message.delivery > self._retry.limit
-
-    def _ask(self) -> None:
+    def _ask(self) -> Pending:
         """Ask with a copy: the handler of the attempt before may still be at work on the
         message.
         """
         before = self._message
         message = msgspec.structs.replace(before, delivery=before.delivery + 1, context=None, given_id=before.id)
         self._target.retried += 1
-        self._message, self._pending = message, self._target.ref.ask(message, self._timeout, message.priority)
+        self._message = message
+        self._pending = self._target.ref.ask(message, self._timeout, message.priority)
+        return self._pending

@@ -39,10 +39,6 @@ class SendBatch(Procedure[Any]):
             _note(agent_state, message, pending.result())
         return True
 
-    @property
-    def all_done(self) -> bool:
-        return all(pending.done() for _, _, pending in self.pending_sends)
-
     def _steps(self) -> Steps[Any]:
         for at, (agent_state, message, pending) in enumerate(self.pending_sends):
             try:
@@ -50,24 +46,18 @@ class SendBatch(Procedure[Any]):
             except TidewireError as error:
                 self._refused(agent_state, message, error)
             except BaseException:
-                self._break_off(at)
+                # A cancelled wait cancels the messages that still wait for capacity.
+                for later, one, waiting in self.pending_sends[at:]:
+                    if waiting.cancel() or waiting.cancelled():
+                        later.failed(one)
                 raise
-        return self._end()
+        if self.errors:
+            raise self.errors[0]
+        return self.result
 
     def _refused(self, agent_state: AgentState, message: Message, error: TidewireError) -> None:
         self.errors.append(error)
         agent_state.failed(message, error)
-
-    def _break_off(self, at: int) -> None:
-        """Cancel the messages that still wait for capacity when the wait is cancelled."""
-        for agent_state, message, pending in self.pending_sends[at:]:
-            if pending.cancel() or pending.cancelled():
-                agent_state.failed(message)
-
-    def _end(self) -> Any:
-        if self.errors:
-            raise self.errors[0]
-        return self.result
 
 
 def _note(agent_state: AgentState, message: Message, accepted: Any) -> None:

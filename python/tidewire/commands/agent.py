@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidewire.commands.place import Node, at_a_place, say
+from tidewire.commands.place import Letters, LettersOrAll, Node, at_a_place, say
 
 if TYPE_CHECKING:
     from tidewire.agents.inbox_store import DeadMessage, DurableInfo, PastMessage
@@ -19,11 +19,10 @@ _TEXT_CHARS = 100
 
 @agent.command("ls", epilog="Example: tidewire agent ls --url data/")
 @at_a_place
-async def agent_ls(node: Node, as_json: bool) -> int:
+async def agent_ls(node: Node, as_json: bool) -> None:
     """List the durable agents that have ever run, by id."""
     found = await node.durable_agents()
     say(as_json, [_data(info) for info in found], "\n".join(map(_line, found)) or "no durable agents")
-    return 0
 
 
 @agent.command("show", epilog="Example: tidewire agent show clerk --url tide://127.0.0.1:7420")
@@ -33,7 +32,7 @@ async def agent_show(
     as_json: bool,
     name: Id,
     limit: Annotated[int, typer.Option("--limit", help="How many of its newest messages.", min=1, max=1_000)] = 20,
-) -> int:
+) -> None:
     """Show a durable agent: who has it, its state, its newest messages and its dead letters."""
     info = await node.durable_agent(name)
     past, dead = await node.agent_messages(name, limit), await node.agent_dead_letters(name)
@@ -49,19 +48,11 @@ async def agent_show(
         "dead_letters": [_dead_data(one) for one in dead],
     }
     say(as_json, data, "\n".join(lines))
-    return 0
 
 
 @agent.command("requeue", epilog="Example: tidewire agent requeue clerk 17 --url tide://127.0.0.1:7420")
 @at_a_place
-async def agent_requeue(
-    node: Node,
-    as_json: bool,
-    name: Id,
-    sequences: Annotated[
-        list[int] | None, typer.Argument(metavar="[SEQUENCE]...", help="Which dead letters; all if none is named.")
-    ] = None,
-) -> int:
+async def agent_requeue(node: Node, as_json: bool, name: Id, sequences: LettersOrAll = None) -> int:
     """Send dead letters to their agent anew; exit code 1 if there were none."""
     chosen = sequences or [letter.sequence for letter in await node.agent_dead_letters(name)]
     count = await node.requeue_agent_messages(name, *chosen)
@@ -71,12 +62,7 @@ async def agent_requeue(
 
 @agent.command("drop", epilog="Example: tidewire agent drop clerk 17 --url tide://127.0.0.1:7420")
 @at_a_place
-async def agent_drop(
-    node: Node,
-    as_json: bool,
-    name: Id,
-    sequences: Annotated[list[int], typer.Argument(metavar="SEQUENCE...", help="Which dead letters.")],
-) -> int:
+async def agent_drop(node: Node, as_json: bool, name: Id, sequences: Letters) -> int:
     """Forget dead letters; exit code 1 if there were none."""
     count = await node.drop_agent_messages(name, *sequences)
     say(as_json, {"dropped": count}, f"{name}: {count} dropped")

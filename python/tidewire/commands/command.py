@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import tidewire as tw
+from tidewire.commands.output import option
 from tidewire.commands.place import Node, at_a_place, say
 from tidewire.commands.talk import json_or_text, parse_arguments
 from tidewire.errors import InvalidArgument
@@ -24,18 +25,14 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="Of the command.")]
 async def command_ls(
     node: Node,
     as_json: bool,
-    service: Annotated[str | None, typer.Option("--service", help="Those of a service.", show_default=False)] = None,
+    service: Annotated[str | None, option("--service", "Those of a service.")] = None,
     stage: Annotated[
-        str | None,
-        typer.Option(
-            "--stage", help="queued, running, succeeded, failed or cancelled: only those.", show_default=False
-        ),
+        str | None, option("--stage", "queued, running, succeeded, failed or cancelled: only those.")
     ] = None,
-) -> int:
+) -> None:
     """List the commands, the oldest first."""
     found = await node.commands(service=service, stage=stage)
     say(as_json, [_data(info) for info in found], "\n".join(map(_line, found)) or "no commands")
-    return 0
 
 
 @command.command("start", epilog="Example: tidewire command start books.reindex 7 --key shard-7 --wait")
@@ -45,8 +42,8 @@ async def command_start(
     as_json: bool,
     name: Annotated[str, typer.Argument(metavar="COMMAND", help="SERVICE.COMMAND")],
     arguments: Annotated[list[str] | None, typer.Argument(help="JSON or text, by position or as NAME=VALUE.")] = None,
-    key: Annotated[str | None, typer.Option("--key", help="What it is about.", show_default=False)] = None,
-    id: Annotated[str | None, typer.Option("--id", help="An idempotency key.", show_default=False)] = None,
+    key: Annotated[str | None, option("--key", "What it is about.")] = None,
+    id: Annotated[str | None, option("--id", "An idempotency key.")] = None,
     priority: Annotated[str, typer.Option("--priority", help="urgent, high, normal or low.")] = "normal",
     wait: Annotated[bool, typer.Option("--wait", help="Print its progress and its result.")] = False,
 ) -> int:
@@ -74,7 +71,7 @@ async def command_start(
 
 @command.command("show", epilog="Example: tidewire command show 5f0c2a90d1e34b77 --url data/")
 @at_a_place
-async def command_show(node: Node, as_json: bool, name: Id) -> int:
+async def command_show(node: Node, as_json: bool, name: Id) -> None:
     """Show a command, with its result or its error."""
     info = await node.command(name).info()
     lines = [
@@ -91,7 +88,6 @@ async def command_show(node: Node, as_json: bool, name: Id) -> int:
         lines.append(f"result: {data['result']!r}")
     lines.extend(filter(None, [info.traceback.rstrip() or info.error]))
     say(as_json, data, "\n".join(lines))
-    return 0
 
 
 @command.command("watch", epilog="Example: tidewire command watch 5f0c2a90d1e34b77 --url tide://127.0.0.1:7420")

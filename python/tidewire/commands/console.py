@@ -25,7 +25,7 @@ def console(url: str, data: Path | None) -> int:
     except tw.TidewireError as error:
         return fail(error, False)
     options = {"listen": (), "http": ("127.0.0.1:0",), "console": True, "console_admin": True, "data": data}
-    return up(None, options, (), (), False, opens=True)
+    return up(None, options, {}, (), False, opens=True)
 
 
 def _gateway(url: str) -> str:

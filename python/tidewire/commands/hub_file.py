@@ -18,6 +18,22 @@ URL = "tide://127.0.0.1:7420"
 
 
 @dataclass(frozen=True)
+class HubJoin:
+    """Another hub that a hub joins; the fields are those of ``node.join``, with the PEM files of
+    ``tw.Tls``.
+    """
+
+    url: str
+    as_: str | None = None
+    export: tuple[str, ...] = ()
+    import_: tuple[str, ...] = ()
+    token: str | None = None
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+
+
+@dataclass(frozen=True)
 class HubSettings:
     """Where a hub listens, and who may join it.
 
@@ -42,6 +58,7 @@ class HubSettings:
         data: A folder with streams, buckets and leases for all that join.
         nats: The servers of a cluster over NATS, which nodes and clients of this hub reach, and
             which reaches the nodes.
+        join: Other hubs that it joins, with the names that it shares with each.
     """
 
     name: str | None = None
@@ -61,6 +78,7 @@ class HubSettings:
     timeout: float = 10.0
     data: Path | None = None
     nats: str | None = None
+    join: tuple[HubJoin, ...] = ()
 
     @classmethod
     def of_file(cls, file: Path | None) -> HubSettings:
@@ -108,6 +126,7 @@ class _Reading:
             **dict.fromkeys(("http", "cors", "hosts"), self._texts),
             "http_limits": self._numbers,
             "tokens": self._tokens,
+            "join": self._joins,
             **dict.fromkeys(("insecure", "console", "console_admin"), self._flag),
             "timeout": self._checked(_timeout_problem),
             **dict.fromkeys(("cert", "key", "ca"), partial(self._path, "give the path of a PEM file")),
@@ -165,6 +184,29 @@ class _Reading:
         found = [self._token(f"{path}[{number}]", one) for number, one in enumerate(value)]
         return tuple(token for token in found if token is not None)
 
+    def _joins(self, path: str, value: Any) -> tuple[HubJoin, ...]:
+        if not isinstance(value, list) or not all(isinstance(one, dict) and one.get("url") for one in value):
+            self._wrong(path, value, 'give tables: [[hub.join]], with url = "tide://other:7420"')
+            return ()
+        return tuple(self._join(f"{path}[{number}]", one) for number, one in enumerate(value))
+
+    def _join(self, path: str, table: Mapping[str, Any]) -> HubJoin:
+        known = {one.name.rstrip("_"): one.name for one in fields(HubJoin)}
+        found: dict[str, Any] = {}
+        for key, value in table.items():
+            if key not in known:
+                self._unknown(f"{path}.{key}", key, tuple(known))
+            elif key in ("export", "import"):
+                found[known[key]] = self._texts(f"{path}.{key}", value)
+            elif key in ("ca", "cert", "key"):
+                found[key] = self._path("give the path of a PEM file", f"{path}.{key}", value)
+            elif isinstance(value, str) and value:
+                found[known[key]] = value
+            else:
+                # It may be a secret.
+                self.problems.append(f"{path}.{key}: what was given is not allowed: give text")
+        return HubJoin(**{"url": "", **found})
+
     def _token(self, path: str, value: Any) -> tw.Token | None:
         known = tuple(one.name for one in fields(tw.Token))
         if not isinstance(value, dict):
@@ -176,14 +218,11 @@ class _Reading:
                 self._unknown(f"{path}.{key}", key, known)
                 return None
         try:
-            return tw.Token(**{"token": None, **{key: _frozen(one) for key, one in value.items()}})
+            frozen: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in value.items()}
+            return tw.Token(**{"token": None, **frozen})
         except tw.InvalidArgument as wrong:
             self.problems.append(f"{path}.{wrong}")
             return None
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _table(file: Path) -> dict[str, Any] | None:

@@ -6,23 +6,37 @@ import codecs
 import json
 import logging
 import math
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 import tidewire as tw
 from tidewire._log import logger
 
 Level = StrEnum("Level", ["debug", "info", "warning", "error"])
 Format = StrEnum("Format", ["text", "json"])
+
+
+def option(name: str, help: str, metavar: str | None = None, shown: str | bool = False, **more: Any) -> Any:
+    """Declare an option of a command. ``shown`` is the default that its help shows."""
+    return typer.Option(name, help=help, metavar=metavar, show_default=shown, **more)
+
+
+def again(name: str, help: str, metavar: str | None = None, shown: str | bool = False) -> Any:
+    """Declare an option that may be given several times."""
+    return option(name, f"{help}; may be given again.", metavar, shown)
+
+
 LogLevel = Annotated[Level, typer.Option("--log-level", help="Least level of the log on the standard error.")]
 LogFormat = Annotated[
-    Format | None,
-    typer.Option("--log-format", help="Lines of text, or an object a line.", show_default="text; json with --json"),
+    Format | None, option("--log-format", "Lines of text, or an object a line.", shown="text; json with --json")
 ]
 _NOT_REACHABLE = (tw.LinkLost, tw.StoreUnavailable, tw.HomeUnavailable)
 _ESCAPES = "tidewire.escape"
@@ -62,6 +76,24 @@ def fail(error: tw.TidewireError, json_wanted: bool) -> int:
     """
     complain(str(error), code=error.code, retryable=error.retryable, json_wanted=json_wanted)
     return 2 if isinstance(error, tw.InvalidArgument) else 3 if isinstance(error, _NOT_REACHABLE) else 1
+
+
+def print_table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """Print a table. Columns whose titles begin with ``>`` are aligned to the right."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in titles:
+        table.add_column(title.lstrip(">"), justify="right" if title[0] == ">" else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(highlight=False).print(table)
+
+
+def stop_output() -> int:
+    """Write nothing more, not even at the end: the reader of the output, such as ``head``, has
+    closed it. Returns the exit code.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
 
 
 def log_to_stderr(level: Level, log_format: Format | None, json_wanted: bool) -> None:

@@ -29,6 +29,9 @@ Where = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print data instead of text.")]
+Letters = Annotated[list[int], typer.Argument(metavar="SEQUENCE...", help="Which dead letters.")]
+_ALL_LETTERS = typer.Argument(metavar="[SEQUENCE]...", help="Which dead letters; all if none is named.")
+LettersOrAll = Annotated[list[int] | None, _ALL_LETTERS]
 
 
 def with_options(command: Callable[..., Any], work: Callable[..., Any], skip: int) -> Callable[..., None]:
@@ -44,10 +47,10 @@ def with_options(command: Callable[..., Any], work: Callable[..., Any], skip: in
     return command
 
 
-def at_a_place(work: Callable[..., Awaitable[int]]) -> Callable[..., None]:
+def at_a_place(work: Callable[..., Awaitable[int | None]]) -> Callable[..., None]:
     """Make a command of a coroutine function that gets a node whose streams are there, and whether
-    to print data. Its result is the exit code; after an error it is that of ``fail``, after Ctrl-C
-    130.
+    to print data. Its result is the exit code, 0 if it has none; after an error it is that of
+    ``fail``, after Ctrl-C 130.
     """
 
     def command(at: Where, json: Json = False, **own: Any) -> None:
@@ -56,12 +59,12 @@ def at_a_place(work: Callable[..., Awaitable[int]]) -> Callable[..., None]:
     return with_options(command, work, 2)
 
 
-def _run(at: str, as_json: bool, work: Callable[[Node], Awaitable[int]]) -> int:
+def _run(at: str, as_json: bool, work: Callable[[Node], Awaitable[int | None]]) -> int:
     import asyncio
 
     async def main() -> int:
         async with _node_at(at) as node:
-            return await work(node)
+            return await work(node) or 0
 
     try:
         if "://" not in at:

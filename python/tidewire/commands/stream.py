@@ -14,25 +14,35 @@ import typer
 import tidewire as tw
 from tidewire._binding import check_folder, salvage_folder
 from tidewire.commands.consumer import data_of, existing, line_of, requeue_all, start_of
-from tidewire.commands.output import fail
-from tidewire.commands.place import Json, Node, at_a_place, moment, require_data_folder, say, value_of
+from tidewire.commands.output import fail, option
+from tidewire.commands.place import (
+    Json,
+    Letters,
+    LettersOrAll,
+    Node,
+    at_a_place,
+    moment,
+    require_data_folder,
+    say,
+    value_of,
+)
 
 stream = typer.Typer(help="Streams of a data folder or of a hub.", no_args_is_help=True)
 log = typer.Typer(help="The files of a data folder.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="Of the stream.")]
 ConsumerName = Annotated[str, typer.Argument(metavar="CONSUMER", help="Of the stream.")]
+Filter = Annotated[str | None, option("--filter", "Which subjects.")]
 _WATCH_S = 1.0
 
 
 @stream.command("ls")
 @at_a_place
-async def stream_ls(node: Node, as_json: bool) -> int:
+async def stream_ls(node: Node, as_json: bool) -> None:
     """List the streams."""
     infos = await node.streams()
     lines = [f"{i.name}  {i.messages} events  {i.bytes} bytes  {i.consumers} consumers  {i.dead} dead" for i in infos]
     say(as_json, [asdict(info) for info in infos], "\n".join(lines) or "no streams")
-    return 0
 
 
 @stream.command("info")
@@ -42,7 +52,7 @@ async def stream_info(
     as_json: bool,
     name: Name,
     watch: Annotated[bool, typer.Option("--watch", help="Show each change, until Ctrl-C.")] = False,
-) -> int:
+) -> None:
     """Show a stream and its consumers, with their lag."""
     import asyncio
 
@@ -53,7 +63,7 @@ async def stream_info(
             shown = found, consumers
             _show_info(*shown, as_json)
         if not watch:
-            return 0
+            return
         await asyncio.sleep(_WATCH_S)
 
 
@@ -65,15 +75,14 @@ async def stream_pub(
     name: Name,
     subject: Annotated[str, typer.Argument(help="Where it goes.")],
     value: Annotated[str, typer.Argument(help="JSON, or text.")],
-    id: Annotated[str | None, typer.Option("--id", help="Store it once.", show_default=False)] = None,
-    key: Annotated[str | None, typer.Option("--key", help="What it is about.", show_default=False)] = None,
-) -> int:
+    id: Annotated[str | None, option("--id", "Store it once.")] = None,
+    key: Annotated[str | None, option("--key", "What it is about.")] = None,
+) -> None:
     """Publish a message, and print its ack."""
     stream = await node.find_stream(name)
     ack = await stream.publish(subject, value_of(value), id=id, key=key)
     again = " (it was there)" if ack.duplicate else ""
     say(as_json, ack._asdict(), f"{ack.sequence} on {ack.durability}{again}")
-    return 0
 
 
 @stream.command("read", epilog="Example: tidewire stream read orders --url data/ --since 1h --key 7 --grep failed")
@@ -83,19 +92,14 @@ async def stream_read(
     as_json: bool,
     name: Name,
     start: Annotated[int, typer.Option("--start", min=0, help="The first sequence.")] = 0,
-    stop: Annotated[int | None, typer.Option("--stop", help="The last.", show_default=False)] = None,
-    filter: Annotated[str | None, typer.Option("--filter", help="Which subjects.", show_default=False)] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", help="1h, or a time with its zone.", show_default=False)
-    ] = None,
-    until: Annotated[str | None, typer.Option("--until", help="As --since, for the end.", show_default=False)] = None,
-    key: Annotated[str | None, typer.Option("--key", help="Only events with it.", show_default=False)] = None,
-    grep: Annotated[
-        str | None,
-        typer.Option("--grep", help="Only events whose line of text has this regular expression.", show_default=False),
-    ] = None,
+    stop: Annotated[int | None, option("--stop", "The last.")] = None,
+    filter: Filter = None,
+    since: Annotated[str | None, option("--since", "1h, or a time with its zone.")] = None,
+    until: Annotated[str | None, option("--until", "As --since, for the end.")] = None,
+    key: Annotated[str | None, option("--key", "Only events with it.")] = None,
+    grep: Annotated[str | None, option("--grep", "Only events whose line of text has this regular expression.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more at the end.")] = False,
-) -> int:
+) -> None:
     """Print events. Keeps no state."""
     begin, end = (moment(f"--{field}", text) if text else None for field, text in (("since", since), ("until", until)))
     pattern = _pattern(grep)
@@ -106,22 +110,15 @@ async def stream_read(
         line = _line(event)
         if key in (None, event.key) and pattern.search(line):
             say(as_json, _data(event), line)
-    return 0
 
 
 @stream.command("sub")
 @at_a_place
-async def stream_sub(
-    node: Node,
-    as_json: bool,
-    name: Name,
-    filter: Annotated[str | None, typer.Option("--filter", help="Which subjects.", show_default=False)] = None,
-) -> int:
+async def stream_sub(node: Node, as_json: bool, name: Name, filter: Filter = None) -> None:
     """Print what is published from now on, until Ctrl-C."""
     of = await node.find_stream(name)
     async for event in of.read("new", None, () if filter is None else filter, follow=True):
         say(as_json, _data(event), _line(event))
-    return 0
 
 
 @stream.command("purge")
@@ -130,23 +127,21 @@ async def stream_purge(
     node: Node,
     as_json: bool,
     name: Name,
-    before: Annotated[int | None, typer.Option("--before", help="Events before it.", show_default=False)] = None,
-    keep: Annotated[int | None, typer.Option("--keep", help="All but so many.", show_default=False)] = None,
-) -> int:
+    before: Annotated[int | None, option("--before", "Events before it.")] = None,
+    keep: Annotated[int | None, option("--keep", "All but so many.")] = None,
+) -> None:
     """Remove events: all, or those that the options say."""
     purged = await (await node.find_stream(name)).purge(before=before, keep=keep)
     say(as_json, {"purged": purged}, f"{purged} events removed")
-    return 0
 
 
 @stream.command("schedules")
 @at_a_place
-async def stream_schedules(node: Node, as_json: bool, name: Name) -> int:
+async def stream_schedules(node: Node, as_json: bool, name: Name) -> None:
     """List the schedules of a stream, with their next beats."""
     found = await (await node.find_stream(name)).schedules()
     lines = [f"{s.name}  {s.when} ({s.time_zone})  {s.subject}  next {s.next_time}" for s in found]
     say(as_json, [_schedule(one) for one in found], "\n".join(lines) or "no schedules")
-    return 0
 
 
 @stream.command("schedule", epilog='Example: tidewire stream schedule orders nightly "0 22 * * 1-5" reports.due {}')
@@ -159,16 +154,15 @@ async def stream_schedule(
     when: Annotated[str, typer.Argument(help='Such as "0 22 * * 1-5", @daily, "@every 30s".')],
     subject: Annotated[str, typer.Argument(help="Where its beats go.")],
     value: Annotated[str, typer.Argument(help="JSON, or text.")],
-    key: Annotated[str | None, typer.Option("--key", help="What they are about.", show_default=False)] = None,
+    key: Annotated[str | None, option("--key", "What they are about.")] = None,
     time_zone: Annotated[str, typer.Option("--time-zone", help="Such as Europe/Berlin.")] = "UTC",
-) -> int:
+) -> None:
     """Have the storage backend publish a message again and again; a schedule of the same name is
     replaced if it differs.
     """
     stream = await node.find_stream(name)
     made = await stream.schedule(schedule, when, subject, value_of(value), key=key, time_zone=time_zone)
     say(as_json, {**_schedule(made), "change": made.change}, f"{made.name} {made.change}, next {made.next_time}")
-    return 0
 
 
 @stream.command("unschedule")
@@ -184,11 +178,10 @@ async def stream_unschedule(
 
 @stream.command("rm")
 @at_a_place
-async def stream_rm(node: Node, as_json: bool, name: Name) -> int:
+async def stream_rm(node: Node, as_json: bool, name: Name) -> None:
     """Delete a stream with its consumers and dead letters."""
     await (await node.find_stream(name)).delete()
     say(as_json, {"deleted": name}, f"{name} deleted")
-    return 0
 
 
 @stream.command("dead", epilog="Example: tidewire stream dead orders billing --url data/")
@@ -200,24 +193,16 @@ async def stream_dead(
     consumer: ConsumerName,
     start: Annotated[int, typer.Option("--start", min=0, help="The first sequence.")] = 0,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many at most.")] = 100,
-) -> int:
+) -> None:
     """List the dead letters of a consumer: events that it has given up."""
-    of = await existing(node, name, consumer)
-    found = await of.dead_letters(start, limit)
+    found = await (await existing(node, name, consumer)).dead_letters(start, limit)
     say(as_json, [data_of(one) for one in found], "\n".join(map(line_of, found)) or "no dead letters")
-    return 0
 
 
 @stream.command("requeue", epilog="Example: tidewire stream requeue orders billing 17 --url tide://127.0.0.1:7420")
 @at_a_place
 async def stream_requeue(
-    node: Node,
-    as_json: bool,
-    name: Name,
-    consumer: ConsumerName,
-    sequences: Annotated[
-        list[int] | None, typer.Argument(metavar="[SEQUENCE]...", help="Which dead letters; all if none is named.")
-    ] = None,
+    node: Node, as_json: bool, name: Name, consumer: ConsumerName, sequences: LettersOrAll = None
 ) -> int:
     """Deliver dead letters anew; exit code 1 if there were none."""
     of = await existing(node, name, consumer)
@@ -228,38 +213,27 @@ async def stream_requeue(
 
 @stream.command("drop-dead", epilog="Example: tidewire stream drop-dead orders billing 17 --url data/")
 @at_a_place
-async def stream_drop_dead(
-    node: Node,
-    as_json: bool,
-    name: Name,
-    consumer: ConsumerName,
-    sequences: Annotated[list[int], typer.Argument(metavar="SEQUENCE...", help="Which dead letters.")],
-) -> int:
+async def stream_drop_dead(node: Node, as_json: bool, name: Name, consumer: ConsumerName, sequences: Letters) -> int:
     """Forget dead letters; exit code 1 if there were none."""
-    of = await existing(node, name, consumer)
-    count = await of.drop_dead(*sequences)
+    count = await (await existing(node, name, consumer)).drop_dead(*sequences)
     say(as_json, {"dropped": count}, f"{consumer}: {count} dropped")
     return 0 if count else 1
 
 
 @stream.command("pause")
 @at_a_place
-async def stream_pause(node: Node, as_json: bool, name: Name, consumer: ConsumerName) -> int:
+async def stream_pause(node: Node, as_json: bool, name: Name, consumer: ConsumerName) -> None:
     """Deliver nothing more to a consumer, until it is resumed."""
-    of = await existing(node, name, consumer)
-    await of.pause()
+    await (await existing(node, name, consumer)).pause()
     say(as_json, {"paused": True}, f"{consumer} is paused")
-    return 0
 
 
 @stream.command("resume")
 @at_a_place
-async def stream_resume(node: Node, as_json: bool, name: Name, consumer: ConsumerName) -> int:
+async def stream_resume(node: Node, as_json: bool, name: Name, consumer: ConsumerName) -> None:
     """Let a paused consumer go on."""
-    of = await existing(node, name, consumer)
-    await of.resume()
+    await (await existing(node, name, consumer)).resume()
     say(as_json, {"paused": False}, f"{consumer} goes on")
-    return 0
 
 
 @stream.command("seek", epilog="Example: tidewire stream seek orders billing 2026-11-23T21:00:00Z --url data/")
@@ -270,24 +244,21 @@ async def stream_seek(
     name: Name,
     consumer: ConsumerName,
     to: Annotated[str, typer.Argument(metavar="TO", help="new, all, a sequence, or a time with its zone.")],
-) -> int:
+) -> None:
     """Let a consumer go on at another place. Pending deliveries are forgotten."""
     of = await existing(node, name, consumer)
     start = start_of(to)
     await of.seek(start)
     shown = start.isoformat() if isinstance(start, datetime) else start
     say(as_json, {"start": shown}, f"{consumer} goes on at {shown}")
-    return 0
 
 
 @stream.command("rm-consumer")
 @at_a_place
-async def stream_rm_consumer(node: Node, as_json: bool, name: Name, consumer: ConsumerName) -> int:
+async def stream_rm_consumer(node: Node, as_json: bool, name: Name, consumer: ConsumerName) -> None:
     """Delete a consumer with its dead letters."""
-    of = await existing(node, name, consumer)
-    await of.delete()
+    await (await existing(node, name, consumer)).delete()
     say(as_json, {"deleted": consumer}, f"{consumer} deleted")
-    return 0
 
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The data folder.")]

@@ -11,16 +11,29 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from rich.console import Console
-from rich.table import Table
+import typer
 
 import tidewire as tw
 from tidewire._urls import is_link, is_nats, is_secured
-from tidewire.commands.output import as_json, complain, fail
+from tidewire.commands.output import as_json, complain, fail, option, print_table, stop_output
+from tidewire.commands.place import Json, with_options
 from tidewire.errors import InvalidArgument
 from tidewire.services.contract.names import method_problem, short
+
+HUB_URL = "tide://127.0.0.1:7420"
+TokenText = Annotated[str | None, option("--token", "For hubs that ask for one.", envvar="TIDEWIRE_TOKEN")]
+_CA = option("--ca", "PEM file with whom to trust, for hubs with TLS.", shown="TIDEWIRE_CA, or the system")
+Ca = Annotated[Path | None, _CA]
+Cert = Annotated[Path | None, option("--cert", "PEM file of the own certificate, for hubs that ask for one.")]
+Key = Annotated[Path | None, option("--key", "PEM file of its private key.")]
+Url = Annotated[str, typer.Option("--url", envvar="TIDEWIRE_URL", help="The hub.")]
+Text = Annotated[bool, typer.Option("--text", help="Take it for text, whatever it looks like.")]
+Wait = Annotated[float, typer.Option("--wait", help="Seconds in which it tries again to join a hub that is away.")]
+Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the answer.")]
+All = Annotated[bool, typer.Option("--all", help="Those of Tidewire itself, too, such as tidewire-streams.")]
+Header = Annotated[list[str] | None, typer.Option("--header", help="NAME=VALUE; may be given again.")]
 
 
 class Hub:
@@ -64,10 +77,10 @@ class Hub:
 
         return self.finish(joined)
 
-    def finish(self, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    def finish(self, work: Callable[[], Coroutine[Any, Any, int | None]]) -> int:
         """As ``run``, for work that joins by itself."""
         try:
-            return asyncio.run(work())
+            return asyncio.run(work()) or 0
         except tw.TidewireError as error:
             return fail(error, self.as_json)
         except KeyboardInterrupt:
@@ -77,7 +90,7 @@ class Hub:
             # command.
             if not isinstance(error.__cause__, tw.RemoteError):
                 if isinstance(error, BrokenPipeError):
-                    return _unread()
+                    return stop_output()
                 raise
             text = str(error) if self.as_json else f"{error} (raised by the handler)"
             self.complain(tw.RemoteError.code, text, kind=type(error).__name__)
@@ -129,100 +142,159 @@ def json_or_text(field: str, text: str, fix: str = "write it as a string of JSON
         ) from None
 
 
-def pub(hub: Hub, subject: str, message: str, headers: Sequence[str]) -> int:
-    """Publish one message."""
+def at_a_hub(work: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Make a command of a coroutine function that gets a ``Hub``: with the options that say which
+    one, and how to join it.
+    """
 
-    async def work(node: tw.Node) -> int:
-        node.publish(subject, hub.value_of("MESSAGE", message), headers=_headers(headers))
+    def command(
+        url: Url = HUB_URL,
+        token: TokenText = None,
+        ca: Ca = None,
+        cert: Cert = None,
+        key: Key = None,
+        wait: Wait = 0.0,
+        json: Json = False,
+        **own: Any,
+    ) -> None:
+        hub = Hub(url, token, json, (ca, cert, key), wait)
+        raise typer.Exit(hub.finish(lambda: work(hub, **own)))
+
+    return with_options(command, work, 1)
+
+
+@at_a_hub
+async def pub(
+    hub: Hub,
+    subject: Annotated[str, typer.Argument(help="What to publish on.")],
+    message: Annotated[str, typer.Argument(help="JSON, or text.")],
+    header: Header = None,
+    text: Text = False,
+) -> None:
+    """Publish a message through a hub."""
+    hub.as_text = text
+    async with hub.joined() as node:
+        node.publish(subject, hub.value_of("MESSAGE", message), headers=_headers(header or []))
         hub.say({"published": subject}, f"published on {subject}")
-        return 0
-
-    return hub.run(work)
 
 
-def sub(hub: Hub, pattern: str, count: int | None, queue: str | None) -> int:
-    """Print what is published, until so many messages came."""
+@at_a_hub
+async def sub(
+    hub: Hub,
+    pattern: Annotated[str, typer.Argument(help="Subjects; * stands for one token, > at the end for the rest.")],
+    count: Annotated[int | None, option("--count", "End after so many.", min=1)] = None,
+    queue: Annotated[str | None, option("--queue", "Share with others of this group.")] = None,
+) -> None:
+    """Print what is published through a hub, until Ctrl-C."""
+    async with hub.joined() as node, node.subscription(pattern, queue=queue) as messages:
+        print(f"sub: {pattern} at {hub.url}", file=sys.stderr, flush=True)
+        async for one in messages:
+            if one.subject.startswith("$") and not pattern.startswith("$"):
+                # Messages of a hub to its nodes are not meant for people.
+                continue
+            hub.say(
+                {"subject": one.subject, "message": one.message, "headers": dict(one.headers)},
+                f"{one.subject}  {_shown(one.message)}",
+            )
+            count = None if count is None else count - 1
+            if count == 0:
+                break
 
-    async def work(node: tw.Node) -> int:
-        left = count
-        async with node.subscription(pattern, queue=queue) as messages:
-            print(f"sub: {pattern} at {hub.url}", file=sys.stderr, flush=True)
-            async for one in messages:
-                if one.subject.startswith("$") and not pattern.startswith("$"):
-                    # Messages of a hub to its nodes are not meant for people.
-                    continue
-                hub.say(
-                    {"subject": one.subject, "message": one.message, "headers": dict(one.headers)},
-                    f"{one.subject}  {_shown(one.message)}",
-                )
-                left = None if left is None else left - 1
-                if left == 0:
-                    break
-        return 0
 
-    return hub.run(work)
-
-
-def req(hub: Hub, subject: str, message: str, timeout: float, headers: Sequence[str]) -> int:
+@at_a_hub
+async def req(
+    hub: Hub,
+    subject: Annotated[str, typer.Argument(help="Whom to ask.")],
+    message: Annotated[str, typer.Argument(help="JSON, or text.")],
+    timeout: Timeout = 30.0,
+    header: Header = None,
+    text: Text = False,
+) -> None:
     """Send a request to a subscriber of a subject, and print the reply."""
-
-    async def work(node: tw.Node) -> int:
+    hub.as_text = text
+    async with hub.joined() as node:
         reply = await node.request(
-            subject, hub.value_of("MESSAGE", message), timeout=timeout, headers=_headers(headers)
+            subject, hub.value_of("MESSAGE", message), timeout=timeout, headers=_headers(header or [])
         )
         hub.say(reply, _shown(reply))
-        return 0
-
-    return hub.run(work)
 
 
-def call(hub: Hub, method: str, arguments: Sequence[str], timeout: float) -> int:
-    """Call a method of a service, and print its result, or the items of its stream."""
+@at_a_hub
+async def call(
+    hub: Hub,
+    method: Annotated[str, typer.Argument(help="SERVICE.METHOD")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="JSON or text, by position or as NAME=VALUE.")] = None,
+    timeout: Timeout = 30.0,
+    text: Text = False,
+) -> None:
+    """Call a method of a service, and print its result, or the items of its stream as they come."""
+    hub.as_text = text
     service, dot, name = method.rpartition(".")
     hint = f"METHOD: {method!r} is not allowed: write SERVICE.METHOD, such as pricing.quote"
-    problem = method_problem("METHOD", name) if dot else hint
-    if problem is not None:
-        return fail(InvalidArgument(problem), hub.as_json)
-
-    async def work(node: tw.Node) -> int:
-        args, kwargs = parse_arguments(hub.value_of, arguments)
+    if problem := method_problem("METHOD", name) if dot else hint:
+        raise InvalidArgument(problem)
+    async with hub.joined() as node:
+        args, kwargs = parse_arguments(hub.value_of, arguments or [])
         found = getattr(node.client(service).with_(timeout=timeout), name)(*args, **kwargs)
         info = next((one for one in await node.services() if one.name == service), None)
-        streams = info is not None and any(one.name == name and one.stream for one in info.methods)
-        if streams:
+        if info is not None and any(one.name == name and one.stream for one in info.methods):
             async for item in found:
                 hub.say(item, _shown(item))
         else:
             result = await found
             hub.say(result, _shown(result))
-        return 0
-
-    return hub.run(work)
 
 
-def services(hub: Hub, with_internals: bool) -> int:
-    """Print the services of a hub."""
-
-    async def work(node: tw.Node) -> int:
-        known = await _services(node, with_internals)
+@at_a_hub
+async def services(hub: Hub, all: All = False) -> None:
+    """List the services of a hub."""
+    async with hub.joined() as node:
+        known = await _services(node, all)
         if hub.as_json:
             hub.say([one.to_dict() for one in known])
-            return 0
+            return
         if not known:
             print(f"nobody serves anything at {hub.url}")
-            return 0
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for title in ("service", "version", "instances", "methods", "what it does"):
-            table.add_column(title, justify="right" if title == "instances" else "left", overflow="fold")
+            return
+        rows = []
         for one in known:
             names = [f"{method.name}{' (stream)' if method.stream else ''}" for method in one.methods]
             methods = ", ".join([*names, *(f"{command.name} (command)" for command in one.commands)])
             versions = ", ".join(sorted({detail.version for detail in one.details if detail.version})) or "-"
-            table.add_row(one.name, versions, str(len(one.instances)), methods, one.description)
-        Console(highlight=False).print(table)
-        return 0
+            rows.append((one.name, versions, str(len(one.instances)), methods, one.description))
+        print_table(("service", "version", ">instances", "methods", "what it does"), rows)
 
-    return hub.run(work)
+
+@at_a_hub
+async def nodes(hub: Hub) -> None:
+    """List the nodes that have joined a hub, and the hub itself."""
+    async with hub.joined() as node:
+        known = [one for one in await node.nodes() if one.name != node.name]
+        if hub.as_json:
+            hub.say([one.to_dict() for one in known])
+            return
+        rows = [
+            (one.name, one.user, str(one.subscriptions), str(one.open_calls), f"{one.joined_s:,.0f} s") for one in known
+        ]
+        print_table(("node", "user", ">subscriptions", ">open calls", ">joined for"), rows)
+
+
+@at_a_hub
+async def agents(hub: Hub) -> None:
+    """List the agents of the nodes of a hub."""
+    async with hub.joined() as node:
+        known = sorted(node.agents, key=lambda agent: agent.id)
+        agent_list = [
+            {"id": one.id, "type": one.type, "capabilities": sorted(one.capabilities), "node": one.statistics()["node"]}
+            for one in known
+        ]
+        if hub.as_json:
+            hub.say(agent_list)
+        elif not agent_list:
+            print(f"there are no agents at {hub.url}")
+        else:
+            rows = [(one["id"], one["type"], ", ".join(one["capabilities"]), one["node"]) for one in agent_list]
+            print_table(("agent", "type", "capabilities", "node"), rows)
 
 
 async def _services(node: tw.Node, with_internals: bool) -> list[tw.ServiceInfo]:
@@ -252,62 +324,6 @@ def generate_ts(hub: Hub, out: Path | None, with_internals: bool, bigint: bool) 
         return 0
 
     return hub.run(work)
-
-
-def nodes(hub: Hub) -> int:
-    """Print the nodes of a hub."""
-
-    async def work(node: tw.Node) -> int:
-        known = [one for one in await node.nodes() if one.name != node.name]
-        if hub.as_json:
-            hub.say([one.to_dict() for one in known])
-            return 0
-        rows = [
-            (one.name, one.user, str(one.subscriptions), str(one.open_calls), f"{one.joined_s:,.0f} s") for one in known
-        ]
-        _print_table(("node", "user", "subscriptions", "open calls", "joined for"), rows, left=2)
-        return 0
-
-    return hub.run(work)
-
-
-def agents(hub: Hub) -> int:
-    """Print the agents of the nodes of a hub."""
-
-    async def work(node: tw.Node) -> int:
-        known = sorted(node.agents, key=lambda agent: agent.id)
-        agent_list = [
-            {"id": one.id, "type": one.type, "capabilities": sorted(one.capabilities), "node": one.statistics()["node"]}
-            for one in known
-        ]
-        if hub.as_json:
-            hub.say(agent_list)
-        elif not agent_list:
-            print(f"there are no agents at {hub.url}")
-        else:
-            rows = [(one["id"], one["type"], ", ".join(one["capabilities"]), one["node"]) for one in agent_list]
-            _print_table(("agent", "type", "capabilities", "node"), rows, left=4)
-        return 0
-
-    return hub.run(work)
-
-
-def _print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> None:
-    """Print a table, the first columns to the left and the others, numbers, to the right."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for at, title in enumerate(titles):
-        table.add_column(title, justify="left" if at < left else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    Console(highlight=False).print(table)
-
-
-def _unread() -> int:
-    """The reader of the output, such as ``head``, has closed it: write nothing more, not even at
-    the end.
-    """
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1
 
 
 def _shown(value: Any) -> str:

@@ -18,7 +18,7 @@ from tidewire._binding import ChangeCounter
 from tidewire._log import log
 from tidewire._runtime import steps
 from tidewire._urls import is_secured, without_secrets
-from tidewire.commands.hub_file import HubSettings
+from tidewire.commands.hub_file import HubJoin, HubSettings
 from tidewire.commands.output import fail
 from tidewire.config import Config
 from tidewire.links.http import is_http
@@ -28,7 +28,13 @@ Texts = Sequence[str]
 
 
 def up(
-    config: Path | None, options: Mapping[str, Any], tokens: Texts, settings: Texts, as_json: bool, opens: bool = False
+    config: Path | None,
+    options: Mapping[str, Any],
+    tokens: Mapping[str, Texts],
+    settings: Texts,
+    as_json: bool,
+    opens: bool = False,
+    joins: tuple[str | None, str | None, Texts, Texts, str | None] = (None, None, (), (), None),
 ) -> int:
     """Run a hub, and return the exit code: that of ``fail`` if it could not start.
 
@@ -37,10 +43,12 @@ def up(
         options: Values of the command line for the fields of ``HubSettings``; None for absent
             ones.
         tokens: Tokens of nodes that may join, as ``secret`` or ``user:secret``, instead of
-            those of the file.
+            those of the file, by their right: all, "inspect" or "admin".
         settings: ``KEY=VALUE`` with keys of the configuration.
         as_json: Print data instead of text, errors too.
         opens: Open the console in the browser.
+        joins: The URL of another hub to join, the name of this one there, exports and imports with
+            commas, and a token; instead of the joins of the file.
 
     The first signal lets the calls that pass through the hub end, within the timeout; a second one
     does not wait for them.
@@ -49,12 +57,12 @@ def up(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signals.hear)
     try:
-        grants = tuple(_token(text) for text in tokens) or None
-        wanted = HubSettings.of_file(config).changed(tokens=grants, **options)
+        grants = tuple(_token(text, right) for right, texts in tokens.items() for text in texts) or None
+        wanted = HubSettings.of_file(config).changed(tokens=grants, join=_join_option(*joins), **options)
         node = tw.Node(
             wanted.nats or "mem://",
             # Other hubs of a cluster may have the same process id on their machines.
-            name=wanted.name or f"hub-{os.getpid()}" + (f"-{os.urandom(4).hex()}" if wanted.nats else ""),
+            name=_name(wanted) or f"hub-{os.getpid()}" + (f"-{os.urandom(4).hex()}" if wanted.nats else ""),
             config=Config(file=config, options=_options(settings)),
             data=wanted.data,
             inspect=wanted.console or None,
@@ -62,6 +70,8 @@ def up(
         node.start()
         listeners = [_listen(node, url, wanted) for url in wanted.listen]
         listeners += [_listen_http(node, url, wanted) for url in wanted.http]
+        for other in wanted.join:
+            _join(node, other)
     except tw.TidewireError as error:
         return fail(error, as_json)
     urls = [listener.url for listener in listeners]
@@ -80,7 +90,7 @@ def up(
     until = monotonic() + wanted.timeout
     _drain(node, until, signals)
     dropped = node.statistics()["links"]["of_hub"]["dropped"]
-    ledger = node._stop_blocking(0.0 if signals.times > 1 else max(0.0, until - monotonic()))
+    ledger = steps.blocking(node._stopping(0.0 if signals.times > 1 else max(0.0, until - monotonic())))
     line = f"hub {node.name} has stopped: {ledger}"
     if dropped:
         line += f"; {dropped} published messages were dropped: their receivers had no room (link_queue_bytes)"
@@ -118,6 +128,33 @@ class _StopSignals:
             if has_come():
                 return
             node._engine.changed(self.change_counter, seen, None).wait()
+
+
+def _join_option(
+    url: str | None, own: str | None, exports: Texts, imports: Texts, token: str | None
+) -> tuple[HubJoin, ...] | None:
+    """Return the join of a command line, or None if it has none."""
+
+    def names(texts: Texts) -> tuple[str, ...]:
+        return tuple(name.strip() for text in texts for name in text.split(","))
+
+    if url is not None:
+        return (HubJoin(url, own, names(exports), names(imports), token),)
+    given = [option for option, value in (("as", own), ("export", exports), ("import", imports)) if value]
+    if given:
+        raise tw.InvalidArgument(f"{given[0]}: it is not allowed alone: give --join with the URL of the other hub")
+    return None
+
+
+def _name(wanted: HubSettings) -> str | None:
+    """Return the name of the hub: a join gives it one that other hubs know."""
+    return wanted.name or next((other.as_ for other in wanted.join if other.as_), None)
+
+
+def _join(node: tw.Node, other: HubJoin) -> None:
+    files = (other.ca, other.cert, other.key)
+    tls = tw.Tls(*files) if any(files) else None
+    node.join(other.url, as_=other.as_, export=other.export, import_=other.import_, token=other.token, tls=tls)
 
 
 def _listen(node: tw.Node, url: str, wanted: HubSettings) -> Listener:
@@ -165,12 +202,13 @@ def _drain(node: tw.Node, until: float, signals: _StopSignals) -> None:
     signals.wait(node, lambda: drained.is_set() or signals.times > 1)
 
 
-def _token(text: str) -> tw.Token:
+def _token(text: str, right: str) -> tw.Token:
     """Return a token as it is written on a command line or in the environment: ``secret``, or
     ``user:secret``.
     """
     user, _, secret = text.rpartition(":")
-    return tw.Token(secret, user=user)
+    acts = right == "admin"
+    return tw.Token(secret, user=user, inspect=right != "", inspect_payloads=acts, admin=acts)
 
 
 def _say(data: dict[str, object], text: str, as_json: bool) -> None:

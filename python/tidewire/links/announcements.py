@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from tidewire._limits import LINK_ANNOUNCEMENT_BYTES
 from tidewire._log import log
-from tidewire.errors import WireError
+from tidewire.errors import LimitExceeded, WireError
 from tidewire.services.contract.info import ServiceInfo
 from tidewire.services.contract.names import short
 
@@ -19,7 +20,7 @@ FIELD = "service"
 """What a service says of itself."""
 AGENT = "agent"
 """What an agent says of itself."""
-_FIELD_BYTES_MAX = 16_000
+_FIELD_BYTES_MAX = 60_000
 
 
 class Announcement(NamedTuple):
@@ -84,6 +85,9 @@ def nodes(listed: bytes) -> Iterator[NodeInfo]:
 def described(info: ServiceInfo) -> dict[str, str]:
     """Return the announcement of an instance: without the schemas of its commands, or without all
     schemas and events, if it would be too long with them.
+
+    Raises:
+        LimitExceeded: if it is too long without them.
     """
     told = info.to_dict()
     text = json.dumps(told, separators=(",", ":"))
@@ -91,10 +95,21 @@ def described(info: ServiceInfo) -> dict[str, str]:
         if len(text.encode()) > _FIELD_BYTES_MAX and (told[kind] or kind == "methods"):
             text = "service %(service)r: the schemas of its %(kind)s are too long to be listed: left out"
             log.warning("service.schemas_left_out", text, service=info.name, kind=kind)
-            told[kind] = [{**one, "parameters": {}, "result": {}} for one in told[kind]]
+            shown = [{**one, "parameters": {}, "result": {}} for one in told[kind]]
+            told[kind] = [{key: value for key, value in one.items() if not _is_default(key, value)} for one in shown]
             told["events"] = told["events"] if kind == "commands" else []
             text = json.dumps(told, separators=(",", ":"))
+    if len(text.encode()) > _FIELD_BYTES_MAX:
+        raise LimitExceeded(
+            f"link_announcement_bytes={LINK_ANNOUNCEMENT_BYTES.default}: {info.name!r} has too many methods, or names "
+            "that are too long: divide it into several services"
+        )
     return {FIELD: text}
+
+
+def _is_default(key: str, value: Any) -> bool:
+    """Return whether readers complete a key."""
+    return not value or (key, value) == ("visibility", "private")
 
 
 class AgentInfo(msgspec.Struct, frozen=True):

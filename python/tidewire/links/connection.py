@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         RemoteMessage,
     )
     from tidewire._runtime.steps import Steps
-    from tidewire.links.agents import RemoteAgents
+    from tidewire.links.agent_endpoint import RemoteAgents
     from tidewire.links.http import Http
     from tidewire.node import Node
     from tidewire.objects.references import Objects
@@ -149,7 +149,7 @@ class Connection:
             "call again once a server runs; the node connects again by itself"
         )
         # No instance has got the call, so that it is made again as its retries allow.
-        vars(error).update(of_link=True, unsent=True)
+        vars(error).update(of_link=True, untaken=True)
         return error
 
     @property
@@ -204,6 +204,10 @@ class Connection:
         self.ends.hub, self.ends.bridge = hub, bridge
         hub.tell(node._engine.change_counter)
         log.info("link.joined", "%(node)s: has joined the cluster at %(url)s", node=node.name, url=without_secrets(url))
+
+    def notice(self) -> Callable[[str, bool], None]:
+        """Return what logs a line of a part of the hub."""
+        return _log(self.node.name)
 
     def listen(self, url: str, tokens: list[Any], insecure: bool, tls: Tls | None = None) -> Listening:
         """Become a hub, or open one more place where others can join.
@@ -306,7 +310,7 @@ class Connection:
         self.node._on_loop(lambda bridge: link.deliver_to(bridge, _receiving(weakref.ref(self)), self.node._engine))
         self.objects.open()
         statistics = self.node._inspector
-        if statistics is not None:
+        if statistics is not None and self.node._inspect:
             self.subscribe(statistics.pattern, "", statistics.says, statistics.take)
         return self.subscribe(CHANGES, "", None, self._discovery.changed)
 
@@ -327,7 +331,7 @@ class Connection:
     def agents(self) -> RemoteAgents:
         """The agents of other nodes."""
         if self._agents is None:
-            from tidewire.links.agents import RemoteAgents
+            from tidewire.links.agent_endpoint import RemoteAgents
 
             self._agents = RemoteAgents(self)
         return self._agents

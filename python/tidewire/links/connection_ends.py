@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidewire._binding import ClusterBridge, Gateway, HomeServer, Hub, Link, Listening
+    from tidewire._binding import ClusterBridge, Federation, Gateway, HomeServer, Hub, Link, Listening
 
 
 class ConnectionEnds:
@@ -22,10 +22,13 @@ class ConnectionEnds:
         # A listener is open for as long as any object holds it, not only the user.
         self.places: list[Listening] = []
         self.gateways: list[Gateway] = []
+        self.federations: list[Federation] = []
         self.home: HomeServer | None = None
 
     def close(self) -> None:
         """Close all of it. Calls and subscriptions of other nodes fail."""
+        for federation in self.federations:
+            federation.close()
         for place in self.places:
             place.close()
         for gateway in self.gateways:

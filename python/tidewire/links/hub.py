@@ -14,19 +14,15 @@ from tidewire.services.contract.names import pattern_problem, short, token_probl
 if TYPE_CHECKING:
     from tidewire._binding import Gateway, Listening
 
-_CHANGES = "$hub.services.*"
-_LIST = "$hub.services"
 _LIMITS = (_limits.HUB_LINKS, _limits.LINK_SUBSCRIPTIONS, _limits.LINK_IN_FLIGHT, _limits.LINK_QUEUE_BYTES)
 
-_EVERYTHING = (">",)
-_ALL_SERVICES = "*"
+_RIGHTS = ("publish", "subscribe", "call", "answer", "serve")
+_OPERATOR_RIGHTS = ("inspect", "inspect_payloads", "admin", "partner")
 
-Rights = tuple[list[str], list[str], list[str], list[str], list[str]]
-"""Patterns to publish on, to subscribe to, to call and to answer, and names of services to
-serve.
+Grant = tuple[str, str, list[list[str] | None], list[str], dict[str, int]]
+"""A token as the hub takes it: the secret, the user, patterns and names for each of ``_RIGHTS``,
+names of rights of operators and partners, limits by their names.
 """
-Grant = tuple[str, str, Rights, dict[str, int]]
-"""A token as the hub takes it: the secret, the user, what it allows, limits by their names."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +32,9 @@ class Token:
     Args:
         token: The secret.
         user: User that the token stands for; handlers see the name as the user of a call.
-        publish: Patterns of subjects that it may publish on.
+        publish: Patterns of subjects that it may publish on. None, here and for ``subscribe`` and
+            ``call``: everything, or nothing for a token with ``inspect``, ``inspect_payloads``,
+            ``admin`` or ``partner``.
         subscribe: Patterns that it may subscribe to, these or narrower ones.
         call: Patterns of subjects that it may call. The methods of a service are
             ``svc.<service>.<instance>.<method>``.
@@ -45,6 +43,14 @@ class Token:
             other subscriptions. None: everything if the token may publish, subscribe to and call
             everything, else nothing.
         serve: Names of services that it may serve, ``"*"`` for all. None: as for ``answer``.
+        inspect: It may look at nodes, streams, buckets, leases and commands, in the console and in
+            programs: everything but payloads.
+        inspect_payloads: It may inspect, and read events, values and results.
+        admin: It may inspect, and purge streams, requeue dead letters, pause consumers, change
+            keys, release leases, cancel and retry commands, pause and cancel campaigns, and scale
+            and drain pools.
+        partner: Another hub joins with it: it may do only what the fields above name, and sees only
+            the services that it may call, without nodes.
         hub_links: Nodes that are joined with it at once. None, here and below: as many as the hub
             allows.
         link_subscriptions: Subscriptions of one node. A node has up to three of its own, for
@@ -62,50 +68,42 @@ class Token:
 
     token: str
     user: str = ""
-    publish: tuple[str, ...] = (">",)
-    subscribe: tuple[str, ...] = (">",)
-    call: tuple[str, ...] = (">",)
+    publish: tuple[str, ...] | None = None
+    subscribe: tuple[str, ...] | None = None
+    call: tuple[str, ...] | None = None
     answer: tuple[str, ...] | None = None
     serve: tuple[str, ...] | None = None
     hub_links: int | None = None
     link_subscriptions: int | None = None
     link_in_flight: int | None = None
     link_queue_bytes: int | None = None
+    inspect: bool = False
+    inspect_payloads: bool = False
+    admin: bool = False
+    partner: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.token, str) or len(self.token) < 8:
             raise InvalidArgument("token: what was given is not allowed: give a string of 8 characters or more")
         if not isinstance(self.user, str):
             raise InvalidArgument(f"user: {self.user!r} is not allowed: give a string")
-        for field in ("publish", "subscribe", "call", "answer"):
-            patterns = getattr(self, field)
-            if patterns is None and field == "answer":
-                continue
-            if isinstance(patterns, str) or not all(isinstance(pattern, str) for pattern in patterns):
-                raise InvalidArgument(f"{field}: {patterns!r} is not allowed: give a tuple of patterns")
-            problem = next(filter(None, (pattern_problem(field, pattern) for pattern in patterns)), None)
-            if problem is not None:
+        for field in _RIGHTS:
+            texts = getattr(self, field)
+            if isinstance(texts, str) or not all(isinstance(text, str) for text in texts or ()):
+                what = "names of services" if field == "serve" else "patterns"
+                raise InvalidArgument(f"{field}: {texts!r} is not allowed: give a tuple of {what}")
+            problem_of = token_problem if field == "serve" else pattern_problem
+            problems = (problem_of(field, text) for text in texts or () if (field, text) != ("serve", "*"))
+            if problem := next(filter(None, problems), None):
                 raise InvalidArgument(problem)
-        if self.serve is not None:
-            if isinstance(self.serve, str) or not all(isinstance(name, str) for name in self.serve):
-                raise InvalidArgument(f"serve: {self.serve!r} is not allowed: give a tuple of names of services")
-            problem = next(filter(None, (token_problem("serve", name) for name in self.serve if name != "*")), None)
-            if problem is not None:
-                raise InvalidArgument(problem)
+        for field in _OPERATOR_RIGHTS:
+            if not isinstance(getattr(self, field), bool):
+                raise InvalidArgument(f"{field}: {short(getattr(self, field))} is not allowed: give True or False")
         for limit in _LIMITS:
             value = getattr(self, limit.name)
             if value is not None and not _is_allowed(value, limit):
                 fix = f"give {limit.min} to {limit.max} {limit.unit}, or None for as many as the hub allows"
                 raise InvalidArgument(f"{limit.name}: {short(value)} is not allowed: {fix}")
-
-    def rights(self) -> Rights:
-        """Return its patterns, with those of every token: to list services, and to be notified of
-        their changes.
-        """
-        is_everything = all(_EVERYTHING[0] in patterns for patterns in (self.publish, self.subscribe, self.call))
-        answer = (_EVERYTHING if is_everything else ()) if self.answer is None else self.answer
-        serve = ((_ALL_SERVICES,) if is_everything else ()) if self.serve is None else self.serve
-        return (list(self.publish), [*self.subscribe, _CHANGES], [*self.call, _LIST], list(answer), list(serve))
 
     def limits(self) -> dict[str, int]:
         """Return its limits by their names, without those that are the hub's."""
@@ -150,7 +148,13 @@ def grants(tokens: Iterable[Token], most: Mapping[str, int]) -> list[Grant]:
                 raise InvalidArgument(
                     f"tokens[{number}].{name}: {value} is more than {name}={most[name]} of the hub: {fix}"
                 )
-        found.append((token.token, token.user, token.rights(), limits))
+        given = [getattr(token, field) for field in _RIGHTS]
+        rights = [None if texts is None else list(texts) for texts in given]
+        operator = [field for field in _OPERATOR_RIGHTS if getattr(token, field)]
+        if operator and number == 0:
+            fix = "the hub itself uses the first token: give one for that before it"
+            raise InvalidArgument(f"tokens[0].{operator[0]}: True is not allowed: {fix}")
+        found.append((token.token, token.user, rights, operator, limits))
     return found
 
 

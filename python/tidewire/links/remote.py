@@ -11,6 +11,7 @@ from tidewire.errors import LinkLost, NoResponders
 from tidewire.objects.export_scope import ExportScope
 from tidewire.services.channel import Ended
 from tidewire.services.contract.info import InstanceInfo
+from tidewire.services.contract.names import FAR
 from tidewire.services.instance_transport import Reply, Request
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class RemotePort:
         (detail,) = info.details or (InstanceInfo(self.instance),)
         self.info = replace(info, details=(replace(detail, node=node),))
         self.node = node
+        self._peer = None if self.instance.startswith(FAR) else node
         self._connection = connection
         self._engine = connection.node._engine
         self._prefix = service_subject(info.name, "", self.instance)
@@ -51,7 +53,7 @@ class RemotePort:
 
     def call(self, request: Request) -> Reply:
         """Send a call; see ``InstanceTransport``."""
-        exports = ExportScope(self._connection.objects, self.node)
+        exports = ExportScope(self._connection.objects, self._peer)
         arguments, headers = _arguments(request), _headers(request)
         try:
             pending = self._connection.link.call(
@@ -70,7 +72,7 @@ class RemotePort:
 
     def stream(self, request: Request) -> RemoteItems:
         """Open a stream; see ``InstanceTransport``."""
-        exports = ExportScope(self._connection.objects, self.node)
+        exports = ExportScope(self._connection.objects, self._peer)
         arguments, headers = _arguments(request), _headers(request)
         try:
             stream = self._connection.link.open(
@@ -95,9 +97,9 @@ class RemoteItems:
         self._stream = stream
         self._exports = exports
 
-    async def take(self) -> Any:
+    def take(self) -> Pending:
         """Give the next item; see ``Items``."""
-        return await self._stream.take()
+        return self._stream.take()
 
     def take_blocking(self) -> Any:
         """Give the next item, and block this thread; see ``Items``."""

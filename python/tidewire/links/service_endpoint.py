@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,15 +12,15 @@ from tidewire._handlers import Plan
 from tidewire._limits import CONCURRENCY
 from tidewire._log import log
 from tidewire._node.actors import Options
-from tidewire._runtime import steps
 from tidewire.errors import ActorStopped, InvalidArgument, MailboxFull
+from tidewire.links.call_channel import CallChannel
 from tidewire.links.remote import TRACE
-from tidewire.services.caller.local import LocalPort
+from tidewire.services.caller.local import open_stream
 from tidewire.services.caller.reply import late
 from tidewire.services.contract.methods import Bound
-from tidewire.services.instance_transport import Items, Request
+from tidewire.services.instance_transport import Request
 from tidewire.services.instances.inbound_call import Failure, InboundCall
-from tidewire.services.instances.stream_writer import StreamWriter
+from tidewire.services.instances.stream_writer import TaskWriter
 from tidewire.services.instances.thread_workers import WorkerCall
 from tidewire.supervision import Mailbox
 from tidewire.values.records import FieldMismatch
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from tidewire.services.instances.instance import ServiceInstance
 
 _R = TypeVar("_R", bound=Request)
-_NO_RESPONDERS, _INVALID_ARGUMENT, _LIMIT_EXCEEDED = 17, 9, 14
+_NO_RESPONDERS, _INVALID_ARGUMENT, OVERLOADED = 17, 9, 50
 _IS_STREAM = "it is a stream, and the call gives no credit for items: read it with `async for`, rather than await it"
 _IS_VALUE = "it gives one value: await it, rather than read it with `async for`"
 
@@ -48,7 +47,6 @@ class ServiceEndpoint:
 
     def __init__(self, host: ServiceInstance) -> None:
         self._host = host
-        self._port = LocalPort(host)
         self._warned = False
         self.gate = host.gate
         # Without coroutines it is the threads that have the places, and the line of those who wait
@@ -60,7 +58,7 @@ class ServiceEndpoint:
         self._streams = self._spawn(self.actor, host.capacity.streams) if host.streams_any else self.actor
         public = host.admitted("public")
         methods = {name: (method, name in public) for name, method in host.admitted("private").items()}
-        self.gate.open(self, methods, self.actor, self._streams, host.values is not None)
+        self.gate.open(self, host.info.name, methods, self.actor, self._streams, host.values is not None)
 
     def _spawn(self, parent: ActorRef | None, places: int) -> ActorRef:
         """Return an actor for calls that the host lets run, or wait: so it takes all of both, and
@@ -119,7 +117,7 @@ class ServiceEndpoint:
         try:
             self._host.hand(call, handling.run)
         except MailboxFull as full:
-            refuse_full(call, full)
+            call.refuse(OVERLOADED, str(full))
         except ActorStopped as stopped:
             # Nothing of it has begun, so that another instance can have it.
             call.refuse(_NO_RESPONDERS, str(stopped))
@@ -157,48 +155,23 @@ class ServiceEndpoint:
         self._host.refuse_coroutine(handling, value)
 
     async def _stream(self, call: RemoteCall, request: Request) -> None:
+        channel = self._channel(call, request)
         try:
-            items = self._items(request)
+            writing = open_stream(self._host, request, channel, TaskWriter)
         except MailboxFull as full:
-            refuse_full(call, full)
+            call.refuse(OVERLOADED, str(full))
             return
-        call.on_cancel(items.close)
-        writing = items if isinstance(items, StreamWriter) else None
+        call.on_cancel(writing.close)
+        if isinstance(writing, TaskWriter):
+            await writing.run()
+            return
         try:
-            await self._write(call, items, writing, functools.partial(self._give, request.node))
-        except asyncio.CancelledError:
-            if writing is None or writing.running.reason is None:
-                raise
-            # The node ends after an error: the reader is notified, also if the generator is still
-            # at its end.
-            raise writing.running.reason from None
-        # A reader that takes no more items waits for this.
-        call.over()
-
-    async def _write(
-        self, call: RemoteCall, items: Items, writing: StreamWriter | None, give: Callable[[Any], Any]
-    ) -> None:
-        if writing is not None:
-            # A reader that reads no further must not hold up the end of the service.
-            writing.on_cut(call.cut)
-        try:
-            may_go_on = await call.credit()
-            while not call.unread:
-                if writing is not None and not may_go_on:
-                    raise writing.reason
-                try:
-                    item = await items.take()
-                except StopAsyncIteration:
-                    break
-                pause = call.item(item, give)
-                may_go_on = pause is None or await pause
+            await channel.ended()
         finally:
-            if writing is not None:
-                writing.on_cut(None)
-            await steps.awaited(items.over())
+            writing.close()
 
-    def _items(self, request: Request) -> Items:
-        return self._port.stream(request)
+    def _channel(self, call: RemoteCall, request: Request) -> CallChannel:
+        return CallChannel(call, request.title, functools.partial(self._give, request.node), fail)
 
     def _give(self, node: str, value: Any) -> Any:
         """Return what stands for a function or an object in a result."""
@@ -237,7 +210,7 @@ class ServiceEndpoint:
         except FieldMismatch as misfit:
             method = _method(call.subject)
             raise InvalidArgument(unfit(f"{service}.{method}", misfit, self._bound(call, method))) from None
-        args, kwargs = (value, {}) if value.__class__ is tuple else _arguments(value, subject)
+        args, kwargs = (value, {}) if value.__class__ is tuple else arguments_of(value, subject)
         trace = None if headers is None else headers.pop(TRACE, None)
         return kind(
             service,
@@ -258,7 +231,7 @@ def _method(subject: str) -> str:
     return subject.rsplit(".", 1)[1]
 
 
-def _arguments(value: Any, subject: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def arguments_of(value: Any, subject: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments that a call came with: a tuple, or a list of a tuple and a dict; a dict
     alone is by name.
     """
@@ -295,11 +268,6 @@ def unfit(title: str, misfit: FieldMismatch, method: Bound | None) -> str:
         f".{place}" if around is dict and isinstance(place, str) else f"[{place!r}]" for around, place in path
     )
     return f"{title}: {at}{inner}: {misfit.problem}"
-
-
-def refuse_full(call: RemoteCall, full: MailboxFull) -> None:
-    """Tell a caller that too many calls wait."""
-    call.refuse(_LIMIT_EXCEEDED, str(full))
 
 
 def fail(call: RemoteCall, error: BaseException) -> None:

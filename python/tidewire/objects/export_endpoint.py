@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tidewire._runtime import steps
 from tidewire.errors import MailboxFull, NoSuchTarget, TidewireError
-from tidewire.links.service_endpoint import ServiceEndpoint, fail, refuse_full
+from tidewire.links.service_endpoint import OVERLOADED, ServiceEndpoint, fail
 from tidewire.services.contract.info import ServiceInfo
 from tidewire.services.contract.methods import Bound
 from tidewire.services.contract.names import nearest
-from tidewire.services.instance_transport import Items, Request
+from tidewire.services.instance_transport import Request
 from tidewire.services.instances.concurrency_limits import ConcurrencyLimits
 from tidewire.services.instances.instance import ServiceInstance
 
@@ -75,7 +76,7 @@ class ExportEndpoint(ServiceEndpoint):
                 return
             call.reply(None)
         except MailboxFull as full:
-            refuse_full(call, full)
+            call.refuse(OVERLOADED, str(full))
         # The sender receives every error.
         except Exception as error:  # noqa: BLE001
             fail(call, error)
@@ -111,6 +112,21 @@ class ExportEndpoint(ServiceEndpoint):
         request.entry = entry
         return request
 
-    def _items(self, request: Any) -> Items:
-        entry = request.entry
-        return entry.target.items if entry.kind == "items" else super()._items(request)
+    async def _stream(self, call: RemoteCall, request: Any) -> None:
+        if request.entry.kind != "items":
+            await super()._stream(call, request)
+            return
+        # The items of an argument, which its own task writes.
+        items, channel = request.entry.target.items, self._channel(call, request)
+        call.on_cancel(items.close)
+        try:
+            while not call.unread:
+                try:
+                    item = await items.take()
+                except StopAsyncIteration:
+                    break
+                if not channel.put(item):
+                    await channel.wait_for_capacity()
+        finally:
+            await steps.awaited(items.over())
+        channel.end(None)

@@ -14,12 +14,12 @@ class ExportScope:
 
     Args:
         objects: Exports of the node.
-        peer: The node that is called.
+        peer: The node that is called; None at another hub.
     """
 
     __slots__ = ("_objects", "_peer", "entries")
 
-    def __init__(self, objects: Objects, peer: str) -> None:
+    def __init__(self, objects: Objects, peer: str | None) -> None:
         self._objects = objects
         self._peer = peer
         self.entries: list[Export] = []

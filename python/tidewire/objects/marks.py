@@ -81,11 +81,7 @@ def remote(target: Any, *, lease: float | None = None) -> Any:
     Raises:
         InvalidArgument: if it is a class or plain data, or the lease is not allowed.
     """
-    if (
-        isinstance(target, type)
-        or target is None
-        or isinstance(target, (str, bytes, int, float, list, tuple, dict, set))
-    ):
+    if target is None or isinstance(target, (type, str, bytes, int, float, list, tuple, dict, set)):
         raise InvalidArgument(f"target: {short(target)} is not allowed: give a function, or an object with methods")
     least, most = REMOTE_LEASE_MS.min / 1000, REMOTE_LEASE_MS.max / 1000
     if lease is None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping
-from types import TracebackType
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tidewire.errors import InvalidArgument, LinkLost, NodeStopped, NoResponders, RemoteGone
+from tidewire.errors import InvalidArgument, NoResponders, RemoteGone
 from tidewire.links.remote import RemoteItems, RemotePort
 from tidewire.services.caller.argument_streams import FedArgument
 from tidewire.services.caller.client import Client, ClientMethod, NoSuchMethod
@@ -18,11 +17,13 @@ from tidewire.services.instance_transport import InstanceTransport, Request
 from tidewire.services.registry import Group, registry_of
 
 if TYPE_CHECKING:
-    from tidewire._binding import ChangeCounter, Pending
+    from tidewire._binding import CallLoad, ChangeCounter, Pending, Retry
     from tidewire._runtime.steps import Steps
+    from tidewire.errors import TidewireError
     from tidewire.links.connection import Connection
     from tidewire.node import Node
     from tidewire.objects.import_table import ImportTable
+    from tidewire.services.caller.outbound_call import OutboundCall
 
 
 class ImportHandle:
@@ -84,11 +85,11 @@ class _Group(Group):
         self.add(_ObjectRoute(holding))
 
     def choose(
-        self, options: CallOptions, without: Iterable[str] = (), why: LinkLost | NodeStopped | None = None
-    ) -> InstanceTransport:
+        self, call: OutboundCall, retry: Retry | None = None, why: TidewireError | None = None
+    ) -> tuple[InstanceTransport, CallLoad]:
         self._holding.check()
         try:
-            return super().choose(options, without, why)
+            return super().choose(call, retry, why)
         except NoResponders:
             self._holding.lost()
             raise RemoteGone(
@@ -156,9 +157,7 @@ class Proxy:
     async def __aenter__(self) -> Any:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self.dispose()
 
     def __enter__(self) -> Any:

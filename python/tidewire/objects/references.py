@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import Exports, sender_of_value
-from tidewire.errors import InvalidArgument, LinkLost, RemoteGone
+from tidewire.errors import InvalidArgument, LinkLost, NoResponders, RemoteGone
 from tidewire.objects.import_table import ImportTable
 from tidewire.objects.marks import Remote, is_function, is_service
 from tidewire.objects.proxy import Proxy
@@ -109,7 +109,7 @@ class Objects:
 
     # References that leave
 
-    def stand_in(self, peer: str, value: Any) -> tuple[Export | None, Mapping[str, Any] | None]:
+    def stand_in(self, peer: str | None, value: Any) -> tuple[Export | None, Mapping[str, Any] | None]:
         """Return what a value is given as to a node, and what stands for it on the wire; None if it
         may not be given.
 
@@ -117,12 +117,15 @@ class Objects:
             LimitExceeded: if so much has been given already.
             InvalidArgument: if it is a proxy of what a third node owns.
             LinkLost: if the link is lost.
+            NoResponders: if the node is at another hub: ``peer`` is None.
         """
-        if isinstance(value, Proxy):
-            return None, value._back(peer)
-        found = self._what(value)
-        if found is None:
+        found = None if isinstance(value, Proxy) else self._what(value)
+        if found is None and not isinstance(value, Proxy):
             return None, None
+        if peer is None:
+            raise NoResponders(f"{type(value).__name__}: it stays at its hub: give data to a service of another one")
+        if found is None:
+            return None, value._back(peer)
         joined = self._connection.link.joined
         if joined is None:
             raise LinkLost(f"{self._connection.node.name}: its link is lost: nothing can be given before it is back")

@@ -26,8 +26,11 @@ class Assignment:
     def __init__(self, units: list[Unit], is_call: bool = False) -> None:
         self.units = units
         self.is_call = is_call
-        self._ends = [1] if is_call else list(accumulate([unit.count for unit in units]))
-        self.count = self._ends[-1]
+        self.count = 1 if is_call else units[0].count
+        self._ends = [self.count]
+        if len(units) > 1 and not is_call:
+            self._ends = list(accumulate([unit.count for unit in units]))
+            self.count = self._ends[-1]
         self.done = self.end = 0
 
     def between(self, start: int, stop: int) -> list[Unit]:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from tidewire._binding import ChangeCounter
 from tidewire._log import log
 from tidewire._node.ledger import Ledger
-from tidewire.errors import LimitExceeded, PoolFailed, PoolStopped, TidewireError
+from tidewire._runtime.waiter import Waiter
+from tidewire.errors import ForkedError, LimitExceeded, PoolFailed, PoolStopped, TidewireError
 from tidewire.pools.backlog import Backlog
 from tidewire.pools.counters import PoolCounters
 from tidewire.pools.options import Options
-from tidewire.pools.results.answers import Answer, Done, InFlightTasks, deliver
+from tidewire.pools.results.answers import Done, InFlightTasks, deliver
 from tidewire.pools.task import ENDED, HANDED, Task, Unit, is_cancelled, is_wanted, singles
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ class Core:
         self.stop: Stop | None = None
         self.ledger: Ledger | None = None
         self.listener: PoolListener | None = None
+        # The number of workers that was set; None: it follows the queueing time.
+        self.workers_set: int | None = None
         self.on_close: list[Callable[[], Pending]] = []
         # Pendings and watchers that end with the pool.
         self.closing: list[Pending] = []
@@ -81,7 +84,7 @@ class Core:
         self.rests = ChangeCounter()
         self._numbers = 0
         self._refusal: tuple[type[TidewireError], str, BaseException | None] | None = None
-        self._stop_answers: list[Answer] = []
+        self._stop_waiters: list[Waiter] = []
         self._fails_when_full = options.overflow == "fail"
 
     # Tasks come
@@ -100,7 +103,8 @@ class Core:
             if self._refusal is not None:
                 raise self.refusal()
             if self._fails_when_full and self.backlog.full and not isinstance(unit.answer, InFlightTasks):
-                raise self._full()
+                text = f"capacity: {self.options.capacity:,} tasks wait in pool {self.options.name!r} already"
+                raise LimitExceeded(f"{text}: submit later, raise capacity, or use overflow='wait'")
             unit.number = self._numbers + 1
             self._numbers += unit.count
             self.backlog.add(unit)
@@ -115,17 +119,12 @@ class Core:
         error.__cause__ = cause
         return error
 
-    def _full(self) -> LimitExceeded:
-        return LimitExceeded(
-            f"capacity: {self.options.capacity:,} tasks wait in pool {self.options.name!r} already: submit later, "
-            "raise capacity, or use overflow='wait'"
-        )
-
     # Tasks end
 
     def end(self, done: Sequence[Done], given_up: Sequence[Ended] = ()) -> None:
         """Count outcomes, and hand them to those who wait."""
-        given_up = [ended._replace(reason="cancelled") if is_cancelled([ended.task]) else ended for ended in given_up]
+        if given_up:
+            given_up = [end._replace(reason="cancelled") if is_cancelled([end.task]) else end for end in given_up]
         with self.lock:
             for unit, _, _ in done:
                 unit.state = ENDED
@@ -135,7 +134,8 @@ class Core:
                 self.counters.dead[ended.reason] += ended.task.count
             rests = self._rests()
         deliver(done)
-        self._report(given_up)
+        if given_up:
+            self._report(given_up)
         if rests:
             self.rests.ring()
 
@@ -243,16 +243,17 @@ class Core:
                 if self.listener is not None:
                     self.listener.ring()
 
-    def ask_to_stop(self, drain: bool, timeout: float | None, answer: Answer) -> None:
-        """Close the pool, and answer with its ledger once it has stopped."""
+    def ask_to_stop(self, drain: bool, timeout: float | None, waiter: Waiter | None = None) -> None:
+        """Close the pool, and wake a waiter once it has stopped."""
         limit_ns = 2**63 if timeout is None else time.monotonic_ns() + int(timeout * 1e9)
         with self.lock:
             over = self.ledger is not None
             if not over:
                 self._begin_stop(drain, limit_ns)
-                self._stop_answers.append(answer)
-        if over:
-            self._answer([answer])
+                if waiter is not None:
+                    self._stop_waiters.append(waiter)
+        if over and waiter is not None:
+            waiter.wake()
         self.wake_supervisor()
 
     def interrupt(self, timeout: float) -> None:
@@ -266,6 +267,19 @@ class Core:
         self.give_back()
         if listener is not None:
             listener.interrupt()
+        self.wake_supervisor()
+
+    def set_workers(self, workers: int | None) -> None:
+        """Set the number of workers; None lets it follow the queueing time.
+
+        Raises:
+            PoolStopped: if the pool takes no more tasks.
+            PoolFailed: if the pool has failed.
+        """
+        with self.lock:
+            if self._refusal is not None:
+                raise self.refusal()
+            self.workers_set = workers
         self.wake_supervisor()
 
     def wake_supervisor(self) -> None:
@@ -332,31 +346,29 @@ class Core:
             self._refusal = (PoolFailed, f"pool {self.options.name!r} has failed: {reason}", cause)
         log.error("pool.failed", "pool %(pool)r has failed: %(reason)s", pool=self.options.name, reason=reason)
 
-    def disown(self, message: str) -> None:
-        """Refuse every later submit: the workers belong to another process."""
+    def disown(self) -> None:
+        """Refuse every later submit, and let a stop do nothing: the workers belong to the parent of
+        this process.
+        """
         self.lock = threading.Lock()
-        self._refusal = (PoolStopped, message, None)
-        self.listener = None
+        text = "was made before a fork: make a new pool in the child, or start processes with spawn or forkserver"
+        self._refusal = (ForkedError, f"pool {self.options.name!r} {text}", None)
+        self.state, self.ledger, self.listener = "stopped", Ledger(0, 0, 0, 0), None
 
     def close(self, ledger: Ledger) -> None:
-        """Answer every stop with the ledger."""
+        """Note the ledger, and wake those who wait for it."""
         with self.lock:
             self.ledger = ledger
             if self.state == "stopping":
                 self.state = "stopped"
-            answers, self._stop_answers = self._stop_answers, []
+            waiters, self._stop_waiters = self._stop_waiters, []
         on_close, self.on_close = self.on_close, []
         # Before anybody is notified of the end, and waits for these.
         self.closing += [call() for call in on_close]
-        self._answer(answers)
+        for waiter in waiters:
+            waiter.wake()
         self.rests.ring()
         self.tell_watchers()
-
-    def _answer(self, answers: list[Answer]) -> None:
-        for answer in answers:
-            task = Task((), {})
-            task.answer = answer
-            deliver([(task, None, self.ledger)])
 
     def _end_all(self, tasks: list[Task]) -> None:
         for task in tasks:

@@ -12,6 +12,7 @@ from importlib import import_module
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, NamedTuple
 
+from tidewire._tracing.process_spans import spans_of_worker
 from tidewire.errors import InvalidArgument
 from tidewire.pools.processes import main_module
 from tidewire.pools.processes.pickler import dumps_of
@@ -111,14 +112,16 @@ class Interrupted(Exception):
 
 class Caller:
     """Calls a function, and runs it to its end if it is a coroutine. One for each worker, made on
-    the thread that calls. ``cancelled`` tells whether the task at hand was cancelled.
+    the thread that calls. ``cancelled`` tells whether the task at hand was cancelled. One that is
+    ``traced`` has spans of this name, and takes the headers of its parent first.
 
     Raises:
         BaseException: whatever the start of something ``PerWorker`` raises.
     """
 
-    def __init__(self, function: Callable[..., Any], cancelled: Callable[[], bool]) -> None:
+    def __init__(self, function: Callable[..., Any], cancelled: Callable[[], bool], traced: str | None = None) -> None:
         self.function = function
+        self.traced = traced
         self._cancelled = cancelled
         self._loop: Any = None
         self._running: Any = None
@@ -130,6 +133,9 @@ class Caller:
             self.call, self._end = function(self._run)
             return
         self.call = self._run_async if _is_async(function) else function
+        if traced is not None:
+            spans, call = spans_of_worker(), self.call
+            self.call = lambda headers, *args, **kwargs: spans.consumer(traced, headers, call)(*args, **kwargs)
 
     def _run_async(self, *args: Any, **kwargs: Any) -> Any:
         return self._run(self.function(*args, **kwargs))

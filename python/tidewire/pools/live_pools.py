@@ -9,7 +9,7 @@ import contextlib
 import weakref
 from typing import TYPE_CHECKING
 
-from tidewire._runtime.fork_handlers import in_child
+from tidewire._runtime.process_state import in_child
 
 if TYPE_CHECKING:
     from tidewire.pools.pool import Pool
@@ -30,8 +30,7 @@ def _stop_live() -> None:
 
 def _forget_parent() -> None:
     for supervisor in list(supervisors):
-        name = supervisor.core.options.name
-        supervisor.core.disown(f"pool {name!r} belongs to the process before the fork: make a new pool in this one")
+        supervisor.core.disown()
 
 
 atexit.register(_stop_live)

@@ -29,7 +29,7 @@ def make(
     kind: Any,
     batch: Any,
     options: dict[str, Any],
-    of_agent: dict[str, Any],
+    of_agent: tuple[Any, ...],
 ) -> Pool:
     """Make a pool with the settings of a node. Tasks that the pool gives up go to the node's dead
     letters. One option of agents makes the pool one of agents, whatever its function is.
@@ -41,29 +41,18 @@ def make(
         settings["restarts"] = Restarts(
             config.pool_restarts, backoff_ms=config.pool_backoff_ms, backoff_max_ms=config.pool_backoff_max_ms
         )
+    pool: Pool
     chosen = workers if workers is not None else config.pool_workers
-    if any(value is not None for value in of_agent.values()) or is_agent(function):
-        return _make_of_agents(node, function, chosen, kind, settings, of_agent, letters)
-    pool = Pool(function, chosen, kind, **settings)
-    letters.open(pool)
-    # It shows in statistics before its first task.
-    live.add(pool)
-    return pool
-
-
-def _make_of_agents(
-    node: Node,
-    target: Any,
-    workers: Any,
-    kind: Any,
-    settings: dict[str, Any],
-    of_agent: dict[str, Any],
-    letters: PoolDeadLetters,
-) -> Pool:
+    if all(value is None for value in of_agent) and not is_agent(function):
+        pool = Pool(function, chosen, kind, **settings)
+        letters.open(pool)
+        # It shows in statistics before its first task.
+        live.add(pool)
+        return pool
     # Agents are loaded by programs that have some.
     from tidewire.agents import agent_pool
 
-    pool = agent_pool.make(node, target, workers, kind, settings, agent_pool.AgentOptions(**of_agent))
+    pool = agent_pool.make(node, function, chosen, kind, settings, agent_pool.AgentOptions(*of_agent))
     try:
         letters.open(pool)
     except BaseException:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from tidewire import _limits as limits
-from tidewire.errors import InvalidArgument
+from tidewire.errors import InvalidArgument, TaskTimeout
 from tidewire.pools.processes.pickler import Pickler
 from tidewire.pools.task import Task
+from tidewire.supervision import one_of, whole
 
 Kind = Literal["thread", "process"]
 Overflow = Literal["wait", "fail"]
@@ -118,6 +119,8 @@ class Options:
     on_dead: OnDead | None
     pickler: Pickler = "pickle"
     on_cancel: OnCancel = "interrupt"
+    # The name of its spans, if there are any: its function then takes the headers of a task first.
+    traced: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.workers, Scale):
@@ -149,17 +152,14 @@ class Options:
             problem = "on_cancel: 'kill' is not allowed with kind='thread', as threads can't be killed"
             raise InvalidArgument(f"{problem}: use kind='process', or on_cancel='interrupt'")
 
+    def late(self, task: Task) -> TaskTimeout:
+        """Return the error of a task that took too long."""
+        return TaskTimeout(f"{task!r} ran longer than task_timeout={self.task_timeout:g} s in pool {self.name!r}")
+
     @property
     def scale(self) -> Scale:
         """The number of workers as a range."""
         return self.workers if isinstance(self.workers, Scale) else Scale(self.workers, self.workers)
-
-
-def whole(field: str, value: object, limit: limits.Limit) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not limit.min <= value <= limit.max:
-        raise InvalidArgument(
-            f"{field}: {value!r} is not allowed: give a whole number from {limit.min:,} to {limit.max:,}"
-        )
 
 
 def number(field: str, value: object, limit: limits.Limit) -> None:
@@ -171,13 +171,6 @@ def seconds(field: str, value: object, limit: limits.Limit) -> None:
     low, high = limit.min / 1_000, limit.max / 1_000
     if not _is_number(value) or not low <= value <= high:  # type: ignore[operator]
         raise InvalidArgument(f"{field}: {value!r} is not allowed: give {low:g} to {high:,g} seconds, or None")
-
-
-def one_of(field: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InvalidArgument(
-            f"{field}: {value!r} is not allowed: use one of {', '.join(repr(name) for name in allowed)}"
-        )
 
 
 def instance(field: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:

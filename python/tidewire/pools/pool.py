@@ -7,18 +7,20 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 from tidewire import _limits as limits
 from tidewire._node.ledger import Ledger
+from tidewire._node.statistics_wait import Condition, fits
 from tidewire._runtime import steps
+from tidewire._runtime.blocking_portal import Blocking, blocking, refuse_loop
 from tidewire._runtime.current import running_loop
+from tidewire._runtime.waiter import Waiter
+from tidewire._tracing.process_spans import find_spans
 from tidewire._unknown_options import refuse_unknown
 from tidewire.errors import InvalidArgument
 from tidewire.pools import function as functions
-from tidewire.pools import statistics_wait
-from tidewire.pools.blocking_pool import STOP_TIMEOUT_S, Sync
 from tidewire.pools.core import Core, State
 from tidewire.pools.live_pools import live as _live
 from tidewire.pools.live_pools import supervisors as _supervisors
@@ -29,17 +31,18 @@ from tidewire.pools.processes.pickler import Pickler, of_program
 from tidewire.pools.processes.process_workers import ProcessWorkers
 from tidewire.pools.processes.task_pickle import Packing
 from tidewire.pools.results.answers import Blocked
-from tidewire.pools.results.map import checked_ahead, map_async
-from tidewire.pools.scope import Scope
+from tidewire.pools.results.map import checked_ahead, map_async, map_sync
 from tidewire.pools.supervisor import PoolSupervisor, WorkerSet
 from tidewire.pools.task import Task
-from tidewire.pools.thread_workers import ThreadWorkers
+from tidewire.pools.thread_workers import ThreadWorkers, current
 
 if TYPE_CHECKING:
     from asyncio import Future
+    from typing import Self
 
     from typing_extensions import ParamSpec, TypeVar, Unpack
 
+    from tidewire._runtime.steps import Steps
     from tidewire._typed import PoolOptions
     from tidewire.agents.agent import Agent
     from tidewire.pools.results.futures import Submitted
@@ -56,16 +59,22 @@ _Q = ParamSpec("_Q")
 _M = TypeVar("_M", bound=Any)
 _T = TypeVar("_T")
 _JOIN_S = 5.0
+STOP_TIMEOUT_S = 30.0
+_ABORT_TIMEOUT_S = limits.ABORT_TIMEOUT_MS.default / 1000
 _numbers = itertools.count(1)
 
 
-class Pool(Scope, Generic[_P, _R_co]):
+class Pool(Generic[_P, _R_co]):
     """Workers that run one function, each one task at a time.
 
     Use it as a context manager, ``async with`` in asyncio or ``with`` in plain threads: at the end
     of the block everything accepted is handled, and ``pool.ledger`` is the stop report. Without
     one, the first submit starts it, and its workers end when nothing refers to the pool any more
     and all accepted tasks are handled.
+
+    An exception that leaves the block stops it soon: what no worker has begun is returned in the
+    ledger, coroutines in threads are cancelled (their submits raise PoolStopped), and what else was
+    begun has a second to end (the default of ``abort_timeout_ms``).
 
     Args:
         function: The function of the workers: a function, a coroutine function, or an import
@@ -170,6 +179,8 @@ class Pool(Scope, Generic[_P, _R_co]):
         **unknown: Any,
     ) -> None:
         refuse_unknown(unknown, Pool.__init__, "Pool")
+        called = functions.name_of(function) if callable(function) or isinstance(function, str) else ""
+        is_traced = batch is None and not isinstance(function, functions.PerWorker) and find_spans() is not None
         self._options = Options(
             name if name is not None else f"pool-{next(_numbers)}",
             workers,
@@ -185,9 +196,10 @@ class Pool(Scope, Generic[_P, _R_co]):
             on_dead,
             of_program(pickler) if kind == "process" else pickler,
             on_cancel,
+            called if is_traced else None,
         )
         self.name = self._options.name
-        self._function = functions.name_of(function) if callable(function) or isinstance(function, str) else ""
+        self._function = called
         self._core = Core(self._options)
         self._packing = Packing(self._options)
         self._replacement = WorkerReplacement(self._options.scale.min, self._options.restarts, random.getrandbits(64))
@@ -290,7 +302,28 @@ class Pool(Scope, Generic[_P, _R_co]):
             PoolStopped: if the pool has ended, and they do not fit. PoolFailed if it has failed.
             InvalidArgument: if an argument is not allowed.
         """
-        return await steps.awaited(statistics_wait.fits(self, condition, timeout))
+        return await steps.awaited(self._fits(condition, timeout))
+
+    def _fits(self, condition: Condition, timeout: float | None = None) -> Steps[dict[str, Any]]:
+        waiter: Waiter | None = None
+
+        def watch() -> Callable[[float | None], Waiter]:
+            nonlocal waiter
+            waiter = changed = Waiter()
+            return changed.within
+
+        def tell() -> None:
+            nonlocal waiter
+            # At most one call waits for the loop, however long that is busy.
+            notified, waiter = waiter, None
+            if notified is not None:
+                notified.wake()
+
+        self._core.watch(tell)
+        try:
+            return (yield from fits(self, f"pool {self.name!r}", self._core.refusal, watch, condition, timeout))
+        finally:
+            self._core.unwatch(tell)
 
     # Life
 
@@ -316,6 +349,35 @@ class Pool(Scope, Generic[_P, _R_co]):
             leave.atexit = False
         _live.add(self)
 
+    def scale(self, workers: int | None) -> None:
+        """Set the number of workers, and return at once. A spare worker leaves after its task.
+
+        Args:
+            workers: From ``min`` to ``max`` of its ``Scale``; it stays until the next ``scale``.
+                None lets the number follow the queueing time again.
+
+        Raises:
+            InvalidArgument: if the number is not between the limits, which are equal for a pool
+                without a ``Scale``.
+            PoolStopped: if the pool is stopping or has stopped. PoolFailed if it has failed.
+        """
+        limit = self._options.scale
+        if workers is not None and (
+            not isinstance(workers, int) or isinstance(workers, bool) or not limit.min <= workers <= limit.max
+        ):
+            raise InvalidArgument(
+                f"workers: {workers!r} is not allowed: pool {self.name!r} takes {limit.min} to {limit.max}, or None; "
+                "make it with workers=tw.Scale(min=..., max=...) for others"
+            )
+        self._core.set_workers(workers)
+
+    def drain(self) -> None:
+        """Take no more tasks, and stop after the accepted ones, however long they take. Returns at
+        once; ``stop`` waits, and may give a limit.
+        """
+        self._core.ask_to_stop(True, None)
+        self._close_unstarted()
+
     async def stop(self, drain: bool = True, timeout: float | None = STOP_TIMEOUT_S) -> Ledger:
         """Stop the pool. Every call gets the same ledger.
 
@@ -328,28 +390,47 @@ class Pool(Scope, Generic[_P, _R_co]):
         Returns:
             Outcome of all tasks.
         """
-        from tidewire.pools.results.futures import stopping
+        return await steps.awaited(self._ending(drain, timeout))
 
+    def _ending(self, drain: bool = True, timeout: float | None = STOP_TIMEOUT_S) -> Steps[Ledger]:
+        waiter = Waiter()
+        self._core.ask_to_stop(drain, timeout, waiter)
+        self._close_unstarted()
+        yield waiter
+        self._join()
+        for closing in self._core.closing:  # noqa: UP028 - a list takes no results
+            yield closing
+        assert self._core.ledger is not None
+        return self._core.ledger
+
+    async def __aenter__(self) -> Self:
+        from tidewire._runtime.loop import bridge_of
+
+        # Ctrl-C wakes the loop from here on.
         loop = running_loop()
-        assert loop is not None
-        future = stopping(loop)
-        self._core.ask_to_stop(drain, timeout, future)
-        self._close_unstarted()
-        ledger: Ledger = await future
-        self._join()
-        for closing in self._core.closing:
-            await closing
-        return ledger
+        if loop is not None:
+            bridge_of(loop)
+        self.start()
+        return self
 
-    def _stop_blocking(self, drain: bool, timeout: float | None) -> Ledger:
-        answer = Blocked()
-        self._core.ask_to_stop(drain, timeout, answer)
-        self._close_unstarted()
-        ledger: Ledger = answer.wait()
-        self._join()
-        for closing in self._core.closing:
-            closing.wait()
-        return ledger
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        from tidewire._runtime.signals import is_shutdown_cancellation
+
+        if kind is None or is_shutdown_cancellation(kind):
+            await self.stop()
+        else:
+            self._interrupt(_ABORT_TIMEOUT_S)
+            await self.stop(False, _ABORT_TIMEOUT_S)
+
+    def __enter__(self) -> Self:
+        refuse_loop("the end of `with Pool()`", "use `async with`")
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is not None:
+            self._interrupt(_ABORT_TIMEOUT_S)
+        steps.blocking(self._ending() if kind is None else self._ending(False, _ABORT_TIMEOUT_S))
 
     def _interrupt(self, timeout: float) -> None:
         self._core.interrupt(timeout)
@@ -385,22 +466,59 @@ class Pool(Scope, Generic[_P, _R_co]):
         """Return counts, times and what each worker is at.
 
         Of the pool: tasks by what became of them, the depth of the queue (``waiting``) and the age
-        of its oldest (``oldest_wait_ms``), ``utilisation`` (the mean busy share), batches, and the
+        of its oldest (``oldest_wait_ms``), the limits of its workers and the number that ``scale``
+        set (``workers_set``), ``utilisation`` (the mean busy share), batches, and the
         quantiles of ``queueing`` (sampled, one of each batch) and ``handling``. Of each of its
         ``workers``: counts, ``busy_share``, ``restarts`` under its number, the ``task`` that it is
         at and for how long (``task_ms``), and its last sign of life (``last_heartbeat_ms_ago``): a
         process beats only while it has tasks.
         """
-        now_ns = time.monotonic_ns()
+        now_ns, scale = time.monotonic_ns(), self._options.scale
+        bounds = {"workers_min": scale.min, "workers_max": scale.max, "workers_set": self._core.workers_set}
         idle = {"workers_wanted": self._replacement.wanted, "workers": [], "utilisation": 0.0, "decisions": []}
         supervised = idle if self._supervisor is None else self._supervisor.statistics(now_ns)
-        return {"name": self.name, "function": self._function, **self._core.statistics(now_ns), **supervised}
+        return {"name": self.name, "function": self._function, **self._core.statistics(now_ns), **bounds, **supervised}
 
     def __repr__(self) -> str:
         return f"<Pool {self.name!r} of {self._options.kind} workers for {self._function}, {self.state}>"
 
     def __reduce__(self) -> Any:
         raise InvalidArgument(f"{self!r} can't be pickled: a worker can't use the pool of its parent")
+
+
+class Sync(Blocking[Pool[_P, _R_co]], Generic[_P, _R_co]):
+    """Blocking calls, at ``pool.sync``."""
+
+    until = blocking(Pool.until, "_fits")
+    stop = blocking(Pool.stop, "_ending")
+
+    def submit(self, /, *args: _P.args, **kwargs: _P.kwargs) -> _R_co:
+        """Submit one task, and block until its result is there. Raises as ``pool.submit`` does."""
+        pool = self._of
+        self._may_block("submit")
+        task = pool._packing.task(args, kwargs)
+        task.answer = answer = Blocked()
+        pool._submit(task)
+        try:
+            return answer.wait()  # type: ignore[no-any-return]
+        except KeyboardInterrupt:
+            pool._core.cancel(task)
+            raise
+
+    def map(self, items: Iterable[Any], *, ahead: int | None = None) -> Iterator[_R_co]:
+        """Submit a task for each item, and iterate over the results in the order of the items, as
+        ``pool.map`` does.
+        """
+        self._may_block("map")
+        return map_sync(self._of, items, checked_ahead(ahead))
+
+    def _may_block(self, title: str) -> None:
+        super()._may_block(title)
+        core = self._of._core
+        if getattr(current, "core", None) is core:
+            raise InvalidArgument(
+                f"pool {core.options.name!r}: a worker would wait for its own pool: use another pool for tasks of tasks"
+            )
 
 
 class Calls(Generic[_P, _R_co]):

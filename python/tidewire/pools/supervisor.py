@@ -17,10 +17,10 @@ from typing import Any, Protocol
 
 from tidewire._log import log
 from tidewire._node.ledger import Stuck
+from tidewire._runtime.waiter import Waiter
 from tidewire.pools.core import Core
 from tidewire.pools.policies.restarts import WorkerReplacement
 from tidewire.pools.policies.scaling_policy import Decision, Load, Scaling
-from tidewire.pools.results.answers import Blocked
 from tidewire.pools.task import Unit
 
 _SCALE_NS = 50_000_000
@@ -111,9 +111,9 @@ class PoolSupervisor:
     def stop(self, timeout: float) -> None:
         """Stop running tasks, without those not begun, and wait for the end."""
         if self.core.ledger is None:
-            answer = Blocked()
-            self.core.ask_to_stop(False, timeout, answer)
-            answer.wait()
+            waiter = Waiter()
+            self.core.ask_to_stop(False, timeout, waiter)
+            waiter.wait()
 
     def _hear_bell(self, mask: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -143,7 +143,7 @@ class PoolSupervisor:
                 self._fail(*self._replacement.given_up)
                 return ()
             if self._left and self.core.stop is None:
-                self.core.ask_to_stop(True, None, Blocked())
+                self.core.ask_to_stop(True, None)
             if self.core.stop is not None:
                 over, deadline_ns = self._stop(now_ns, deadline_ns)
                 if over:
@@ -165,6 +165,14 @@ class PoolSupervisor:
         """
         if self._scaling is None or self.core.stop is not None:
             return None
+        workers = self.core.workers_set
+        if workers is not None:
+            if workers != self._replacement.wanted:
+                self._scaling = Scaling(self.core.options.scale)
+                self._change(Decision(now_ns / 1e6, self._replacement.wanted, workers, "set by scale"), now_ns)
+                return now_ns
+            # A spare worker leaves after its task.
+            return now_ns + _SCALE_NS if self._worker_set.size()[0] > workers else None
         if now_ns >= self._scale_ns:
             self._scale_ns = now_ns + _SCALE_NS
             self._observe(now_ns)
@@ -181,12 +189,15 @@ class PoolSupervisor:
         load = Load(self._replacement.wanted, self._worker_set.size()[1], waiting, oldest_ms)
         decision = self._scaling.observe(now_ns / 1e6, load)
         if decision is not None:
-            self.decisions.append(decision)
-            self._replacement.wanted = decision.workers
-            self._scale_ns = now_ns
-            text = "pool %(pool)r: from %(before)d to %(workers)d workers: %(reason)s"
-            facts = {"before": decision.before, "workers": decision.workers, "reason": decision.reason}
-            log.info("pool.scaled", text, pool=self.core.options.name, **facts)
+            self._change(decision, now_ns)
+
+    def _change(self, decision: Decision, now_ns: int) -> None:
+        self.decisions.append(decision)
+        self._replacement.wanted = decision.workers
+        self._scale_ns = now_ns
+        text = "pool %(pool)r: from %(before)d to %(workers)d workers: %(reason)s"
+        facts = {"before": decision.before, "workers": decision.workers, "reason": decision.reason}
+        log.info("pool.scaled", text, pool=self.core.options.name, **facts)
 
     # The end
 

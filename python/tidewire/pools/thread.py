@@ -92,6 +92,8 @@ class ThreadTurn:
         outcomes, assignment = self.outcomes[:], self.assignment
         # The thread may append meanwhile, so that it keeps the list.
         del self.outcomes[: len(outcomes)]
+        if _FAILED.isdisjoint(map(type, outcomes)):
+            return _succeeded(assignment, outcomes) if outcomes else [], []
         done: list[Done] = []
         given_up: list[Ended] = []
         start = 0
@@ -106,13 +108,16 @@ class ThreadTurn:
 
 def _calls(caller: Caller, assignment: Assignment) -> tuple[Callable[[Any], Any], list[Any]]:
     """Return a function of one value, and the values for which it is called."""
-    units = assignment.units
+    units, function = assignment.units, caller.call
     if assignment.is_call:
         values = [unit.args[0] for unit in singles(units)]
-        return lambda values: checked_results(caller.call(values), len(values)), [values]
-    if len(units) == 1 and isinstance(units[0], TaskRange):
-        return caller.call, units[0].values[units[0].start : units[0].stop]
-    return lambda task: caller.call(*task.args, **task.kwargs), singles(units)
+        return lambda values: checked_results(function(values), len(values)), [values]
+    if caller.traced is not None:
+        return lambda task: function(*task.payload, *task.args, **task.kwargs), singles(units)
+    first = units[0]
+    if len(units) == 1 and first.__class__ is TaskRange:
+        return function, first.values[first.start : first.stop]
+    return lambda task: function(*task.args, **task.kwargs), units if assignment.count == 1 else singles(units)
 
 
 def _succeeded(assignment: Assignment, results: list[Any]) -> list[Done]:

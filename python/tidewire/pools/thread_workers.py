@@ -21,7 +21,6 @@ from tidewire._log import log
 from tidewire._node.ledger import Stuck
 from tidewire._runtime.stacks import stacks
 from tidewire._runtime.task import running_task
-from tidewire.errors import TaskTimeout
 from tidewire.pools import failure
 from tidewire.pools.assignment import Assignment
 from tidewire.pools.core import Core, Ended
@@ -75,15 +74,18 @@ class ThreadWorkers:
         return alert
 
     def _wake(self) -> None:
+        if not self._idle:
+            return
         turns = -(-self._core.backlog.waiting // self._size())
         for _ in range(min(turns, len(self._idle))):
             self._idle.pop().gate.release()
 
     def _size(self) -> int:
         """How many tasks a thread takes at once."""
-        if self._core.options.batch is not None:
+        waiting = self._core.backlog.waiting
+        if waiting <= 1 or self._core.options.batch is not None:
             return 1
-        return max(self._sizer.size(self._core.backlog.waiting, len(self._workers), 0, 0), 1)
+        return max(self._sizer.size(waiting, len(self._workers), 0, 0), 1)
 
     def cancelled(self) -> None:
         """Cancel the coroutines of cancelled tasks. Plain functions see it at their next check."""
@@ -98,7 +100,7 @@ class ThreadWorkers:
         current.core = self._core
         running_task.set(worker.running_task)
         try:
-            caller = Caller(self._function, lambda: is_cancelled(worker.current()))
+            caller = Caller(self._function, lambda: is_cancelled(worker.current()), self._core.options.traced)
         except BaseException as error:  # noqa: BLE001
             # The supervisor takes it out, or it would start others for those that are not counted
             # yet.
@@ -129,8 +131,10 @@ class ThreadWorkers:
             self._sleep(worker, again_ns)
 
     def _take(self, worker: ThreadWorker) -> int | None:
-        now_ns = time.monotonic_ns()
         backlog, batch = self._core.backlog, self._core.options.batch
+        if not backlog.waiting:
+            return None
+        now_ns = time.monotonic_ns()
         again_ns = None
         if batch is None:
             units = backlog.take(self._size())
@@ -142,7 +146,8 @@ class ThreadWorkers:
         if units:
             assignment = Assignment(units, is_call=batch is not None)
             worker.turn = ThreadTurn(assignment, now_ns)
-            self._core.counters.took(sum(unit.count for unit in units), units[0].queued_ns, now_ns)
+            count = len(units) if assignment.is_call else assignment.count
+            self._core.counters.took(count, units[0].queued_ns, now_ns)
             self._wake_sleeping_supervisor(self._watched or assignment.count > 1)
         return again_ns
 
@@ -179,7 +184,7 @@ class ThreadWorkers:
         if turn.is_over:
             return [], []
         done, given_up = turn.settle(self._core)
-        count = sum(unit.count for unit, _, _ in done) + len(given_up)
+        count = sum([unit.count for unit, _, _ in done]) + len(given_up)
         worker.busy_ns += now_ns - turn.flushed_ns
         worker.heard_ns = turn.flushed_ns = now_ns
         worker.handled += count
@@ -240,14 +245,11 @@ class ThreadWorkers:
                     self._sizer.learn(1, (now_ns - turn.since_ns) / 1_000)
                 back += turn.recall()
                 slow.append((worker, turn))
-        self._put_back(back)
-        for worker, turn in slow:
-            self._flush(worker, turn)
-
-    def _put_back(self, units: list[Unit]) -> None:
-        self._core.put_back(units)
+        self._core.put_back(back)
         with self._core.lock:
             self._wake()
+        for worker, turn in slow:
+            self._flush(worker, turn)
 
     def _count_broken(self, now_ns: int) -> None:
         """See to threads that could not start: if none ever could, none ever will."""
@@ -317,8 +319,7 @@ class ThreadWorkers:
         text = "pool %(pool)r: worker %(worker)d was abandoned after task_timeout"
         log.warning("pool.worker_abandoned", text, pool=options.name, worker=worker.number)
         self._replacement.ended(now_ns, True, "task_timeout", None)
-        limit = f"task_timeout={options.task_timeout:g} s in pool {options.name!r}"
-        self._core.end((), [Ended(task, "timeout", TaskTimeout(f"{task!r} ran longer than {limit}")) for task in tasks])
+        self._core.end((), [Ended(task, "timeout", options.late(task)) for task in tasks])
         if len(self._abandoned) > POOL_STUCK_THREADS.default:
             self._replacement.give_up(f"{len(self._abandoned)} threads are stuck in tasks that took too long", None)
 

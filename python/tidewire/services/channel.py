@@ -9,11 +9,14 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidewire._runtime.steps import Steps
 from tidewire._runtime.waiter import Waiter
 from tidewire.errors import AskTimeout
+
+if TYPE_CHECKING:
+    from tidewire.links.call_channel import CallChannel
 
 
 class Ended(Exception):
@@ -44,7 +47,7 @@ class Channel:
         self._after: list[Waiter] = []
         self.written = 0
         self.on_close: Callable[[], None] | None = None
-        """Called, on whichever thread, when nobody reads any more."""
+        """Called, on whichever thread, when nobody reads any more and the writer is still at it."""
 
     # The writer's side
 
@@ -144,7 +147,7 @@ class Channel:
         self.unpark()
         for reader in readers:
             reader.wake()
-        if self.on_close is not None:
+        if going and self.on_close is not None:
             self.on_close()
         return going
 
@@ -216,7 +219,7 @@ class Writer(Protocol):
     closing: bool
 
 
-async def pump(items: Any, channel: Channel, writer: Writer) -> None:
+async def pump(items: Any, channel: Channel | CallChannel, writer: Writer) -> None:
     """Move the items of an asynchronous iterator into a channel until either ends, and close the
     iterator.
     """

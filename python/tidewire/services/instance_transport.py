@@ -7,11 +7,11 @@ clients call through all of them in the same manner.
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Generator, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidewire._trace_context import fields_of, running, trace_of
+from tidewire._trace_context import running, trace_of
 from tidewire.errors import ActorStopped, AskTimeout
 
 if TYPE_CHECKING:
@@ -105,11 +105,6 @@ class Request:
         return self._trace
 
     @property
-    def trace_fields(self) -> dict[str, str]:
-        """The headers of its trace context, for the calls that are made in it."""
-        return fields_of(self.headers)
-
-    @property
     def title(self) -> str:
         """Name of the call in error messages."""
         return f"{self.service}.{self.method}"
@@ -151,7 +146,7 @@ class Reply(Protocol):
 class Items(Protocol):
     """A stream that was opened."""
 
-    async def take(self) -> Any:
+    def take(self) -> Awaitable[Any]:
         """Give the next item, or raise StopAsyncIteration at the end, or the error that ended
         it.
         """

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tidewire._binding import Balancer, ChangeCounter
-from tidewire._runtime.locks import lock
+from tidewire._binding import Balancer, CallLoad, ChangeCounter
+from tidewire._runtime.process_state import lock
 from tidewire.errors import AskTimeout, LinkLost, NameTaken, NodeStopped, NoResponders, TidewireError
 from tidewire.services.contract.info import InstanceInfo, MethodInfo, ServiceInfo
 from tidewire.services.contract.names import STANDBY, nearest, short
 
 if TYPE_CHECKING:
-    from tidewire._binding import Pending
+    from tidewire._binding import Pending, Retry
     from tidewire._runtime.steps import Steps
     from tidewire.links.connection import Connection
     from tidewire.node import Node
-    from tidewire.services.caller.options import CallOptions
+    from tidewire.services.caller.outbound_call import OutboundCall
     from tidewire.services.instance_transport import InstanceTransport
     from tidewire.services.instances.serve import Served
 
@@ -32,6 +32,7 @@ class Group:
         methods: Its methods by name.
         balancer: The load of the instances.
         over_links: True if all its instances are in other processes.
+        active: The ids of those that neither stand by nor are at another hub.
     """
 
     def __init__(self, name: str, cut: Callable[[str], LinkLost | None] = lambda _: None) -> None:
@@ -42,7 +43,9 @@ class Group:
         self.methods: dict[str, MethodInfo] = {}
         self.over_links = False
         self.balancer = Balancer()
-        self._standby: set[str] = set()
+        self.active: set[str] = set()
+        # The instance of this process that holds the lease of a single-active service.
+        self._holder = ""
 
     def add(self, port: InstanceTransport) -> None:
         """Add an instance.
@@ -61,7 +64,7 @@ class Group:
         # Others may be looking at the old one.
         self._take({**self.ports, port.instance: port})
         self.methods = methods
-        self.balancer.add(port.instance, port, port.route(), port.instance in self._standby)
+        self.balancer.add(port.instance, port, port.route())
 
     def remove(self, instance: str) -> None:
         """Forget an instance."""
@@ -69,23 +72,23 @@ class Group:
         self.balancer.remove(instance)
 
     def choose(
-        self, options: CallOptions, without: Iterable[str] = (), why: LinkLost | NodeStopped | None = None
-    ) -> InstanceTransport:
-        """Return the route to the instance for a call, and note that the call begins.
+        self, call: OutboundCall, retry: Retry | None = None, why: TidewireError | None = None
+    ) -> tuple[InstanceTransport, CallLoad]:
+        """Return the route to the instance for an attempt of a call, and note that the attempt
+        begins. Its load is for ``ended``.
 
         Raises:
             NoResponders: if there is none.
-            LinkLost: or NodeStopped, in its place, if ``why`` says why there is none.
+            TidewireError: ``why``, in its place, if it is given.
         """
-        wanted, policy = options.instance, options.policy
-        chosen: InstanceTransport | None = None
+        options = call.options
+        policy, without = options.policy, () if retry is None else retry.tried
+        # While the holder is here no other is active, though the hub may not know that yet.
+        wanted = options.instance or (self._holder not in without and self._holder) or None
+        facts = call.facts(self) if policy.kind == "lowest_latency" else ("", None, False)
+        chosen: tuple[InstanceTransport, CallLoad] | None = None
         if wanted is None:
-            if self._standby:
-                # Those that stand by are asked where no other is left.
-                others = [*without, *self._standby]
-                chosen = self.balancer.choose(policy.kind, policy.explore, options.dice, others)
-            if chosen is None:
-                chosen = self.balancer.choose(policy.kind, policy.explore, options.dice, list(without))
+            chosen = self.balancer.choose(policy.kind, policy.explore, options.dice, facts, retry)
         elif wanted not in without:
             chosen = self.balancer.named(wanted)
             if chosen is None:
@@ -99,31 +102,24 @@ class Group:
             )
         return chosen
 
-    def ended(self, instance: str, took_s: float | None, failed: bool = False) -> None:
-        """Note that a call has ended: how long it took, or None where that says nothing, and
-        whether it failed.
+    def ended(self, instance: str, load: CallLoad, took_s: float | None, failed: bool = False) -> None:
+        """Note that a call with this load has ended: how long it took, or None where that says
+        nothing, and whether it failed.
         """
-        self.balancer.ended(instance, took_s, failed)
+        self.balancer.ended(instance, load, took_s, failed)
 
     def local(self) -> set[str]:
         """Return the ids of the instances in this process."""
         return {instance for instance, port in self.ports.items() if not port.over_link}
 
-    @property
-    def has_active(self) -> bool:
-        """True if at least one instance is active, not on standby."""
-        return len(self.ports) > len(self._standby)
-
     def audience(self) -> list[InstanceTransport]:
-        """Return the routes to the receivers of a call for all: standby instances only where there
-        is no other.
-        """
-        active = [port for instance, port in self.ports.items() if instance not in self._standby]
-        return active or list(self.ports.values())
+        """Return the routes to the receivers of a call for all: the active ones, if there are."""
+        return [port for instance, port in self.ports.items() if instance in self.active or not self.active]
 
     def _take(self, ports: dict[str, InstanceTransport]) -> None:
         self.ports = ports
-        self._standby = {instance for instance in ports if instance.startswith(STANDBY)}
+        self.active = {instance for instance in ports if not instance.startswith(STANDBY)}
+        self._holder = next((one for one in self.active if not ports[one].over_link and STANDBY + one in ports), "")
         self.over_links = all(port.over_link for port in ports.values())
 
     @property

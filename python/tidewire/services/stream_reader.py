@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from tidewire import _trace_context
+from tidewire._binding import Pending
 from tidewire._runtime import steps
 from tidewire._runtime.blocking_portal import refuse_loop
 from tidewire._runtime.futures import is_shown_by_asyncio
@@ -18,8 +19,7 @@ from tidewire.services.channel import Ended
 from tidewire.services.instance_transport import InstanceTransport, Items
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Span
-
+    from tidewire._binding import CallLoad
     from tidewire.services.caller.argument_streams import ArgumentStream
     from tidewire.services.registry import Group
 
@@ -60,14 +60,17 @@ class _Reading:
     more.
     """
 
+    __slots__ = ("_done", "_feeds", "_group", "_items", "_load", "_port", "_sending", "_span")
+
     def __init__(self, sending: OutboundCall) -> None:
         self._sending = sending
         self._group: Group | None = None
         self._port: InstanceTransport | None = None
+        self._load: CallLoad | None = None
         self._items: Items | None = None
         self._feeds: list[ArgumentStream] = []
         self._done = False
-        self._span: Span | None = None
+        self._span: Any = None
 
     def _opened(self) -> Items:
         if self._items is not None:
@@ -79,7 +82,7 @@ class _Reading:
         attempts = RetryLoop(sending, group, sending.request(True, group.over_links))
         self._feeds = attempts.request.feeds
         if _trace_context.spans is not None:
-            self._span = _trace_context.spans.open_call(attempts.request)
+            self._span = _trace_context.spans.open_call(attempts.request, sending.span)
         while True:
             port = attempts.next()
             # A pause follows a repetition after a lost link, and streams are not repeated.
@@ -90,8 +93,20 @@ class _Reading:
                 if not attempts.failed(error):
                     raise
                 continue
-            self._group, self._port = attempts.group, port
+            self._group, self._port, self._load = attempts.group, port, attempts.load
             return self._items
+
+    def _fast(self) -> Items | None:
+        """Open it by the fast path, if that applies."""
+        sending = self._sending
+        opener = sending.opener
+        if opener is not None:
+            opened: Any = opener._open(sending, sending.args, sending.kwargs)
+            if opened is not None:
+                self._items, self._port, self._span = opened
+                return self._items
+            opener.note_stream(sending)
+        return None
 
     def _made(self, item: Any) -> Any:
         assert self._port is not None
@@ -104,8 +119,8 @@ class _Reading:
             _trace_context.spans.end(span, error)
         if self._items is not None:
             self._items.close()
-        if self._group is not None and self._port is not None:
-            self._group.ended(self._port.instance, None)
+        if self._group is not None and self._port is not None and self._load is not None:
+            self._group.ended(self._port.instance, self._load, None)
             self._group = None
         for one in self._feeds:
             one.cancel()
@@ -127,25 +142,41 @@ class Stream(_Reading, NotData, AsyncIterator[_T]):
     ``asyncio.wait_for(anext(stream), 1.0)``, has read nothing, and does not end it.
     """
 
+    __slots__ = ("__weakref__",)
     _read_with = "read it with `async for`"
 
     def __aiter__(self) -> AsyncIterator[_T]:
         return _Loop(self)
 
-    async def __anext__(self) -> _T:
+    def __anext__(self) -> Coroutine[Any, Any, _T]:
+        return self._next(_LastRead())
+
+    async def _next(self, read: _LastRead) -> _T:
         if self._done:
             raise StopAsyncIteration
+        read.was_cancelled = True
         try:
-            if self._items is None:
-                await steps.awaited(self._sending.registry.find_again(self._sending.service, self._sending.timeout_s))
-            return self._made(await self._opened().take())  # type: ignore[no-any-return]
+            items = self._items
+            if items is None:
+                items = self._fast()
+            if items is None:
+                if self._sending.registry.find(self._sending.service) is None:
+                    find = self._sending.registry.find_again(self._sending.service, self._sending.timeout_s)
+                    await steps.awaited(find)
+                items = self._opened()
+            item = await items.take()
+            if self._sending.result is not None:
+                item = self._made(item)
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:
+            read.was_cancelled = False
             self._end(None if isinstance(error, StopAsyncIteration) else error)
             for one in self._feeds:
                 await one.finish()
             raise
+        read.was_cancelled = False
+        return item  # type: ignore[no-any-return]
 
     async def aclose(self) -> None:
         """Read no more, and wait until the generator was closed: its ``finally`` has run then."""
@@ -154,7 +185,8 @@ class Stream(_Reading, NotData, AsyncIterator[_T]):
             one.cancel()
         try:
             if self._items is not None:
-                await steps.awaited(self._items.over())
+                over: Any = self._items.over()
+                await (over if isinstance(over, Pending) else steps.awaited(over))
         finally:
             self._end()
         for one in self._feeds:
@@ -187,10 +219,11 @@ class _Loop(AsyncIterator[_T]):
     def __init__(self, stream: Stream[_T]) -> None:
         self._stream = stream
         self._read = _LastRead()
+        self._read.was_cancelled = False
 
     def __anext__(self) -> Coroutine[Any, Any, _T]:
         # No frame of the read holds the iterator: the traceback of a cancellation may live long.
-        return self._read.next(self._stream)
+        return self._stream._next(self._read)
 
     def __del__(self) -> None:
         if self._read.was_cancelled:
@@ -201,15 +234,7 @@ class _LastRead:
     """State of the last read of one iterator."""
 
     __slots__ = ("was_cancelled",)
-
-    def __init__(self) -> None:
-        self.was_cancelled = False
-
-    async def next(self, stream: Stream[_T]) -> _T:
-        self.was_cancelled = True
-        item = await stream.__anext__()
-        self.was_cancelled = False
-        return item
+    was_cancelled: bool
 
 
 class BlockingStream(_Reading, Iterator[Any]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tidewire._trace_context import of_message
@@ -59,9 +58,7 @@ class Batch:
     async def __aenter__(self) -> Batch:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._is_over = True
         if kind is not None or not self._messages:
             return

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from tidewire._runtime.blocking_portal import Blocking, blocking
 from tidewire.errors import InvalidArgument
 from tidewire.streams.home import span_us
 from tidewire.streams.pages import Pages
@@ -84,6 +85,8 @@ class Bucket:
     """A bucket; ``await node.kv(...)`` makes one, or finds it. Keys are subjects, such as
     ``limits.eu``.
     """
+
+    _form: type[SyncBucket]
 
     def __init__(self, home: Home, name: str) -> None:
         self._home = home
@@ -198,3 +201,15 @@ class Bucket:
 
     def __repr__(self) -> str:
         return f"<Bucket {self.name}>"
+
+
+class SyncBucket(Blocking[Bucket], form_of=Bucket):
+    """A bucket for plain threads; ``node.sync.kv(...)`` makes one."""
+
+    name: str
+    put = blocking(Bucket.put)
+    create = blocking(Bucket.create)
+    update = blocking(Bucket.update)
+    get = blocking(Bucket.get)
+    delete = blocking(Bucket.delete)
+    keys = blocking(Bucket.keys)

@@ -33,6 +33,7 @@ class CommandInfo:
         note: Note of the newest attempt.
         error: The exception of the newest failed attempt, in a line; empty if none has failed.
         traceback: The traceback of that error.
+        trace: Id of the trace that its start belongs to, or None.
     """
 
     id: str
@@ -53,6 +54,7 @@ class CommandInfo:
     note: str
     error: str
     traceback: str
+    trace: str | None = None
 
     @property
     def is_over(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from tidewire._runtime.blocking_portal import Blocking, blocking, blocking_items, run
+from tidewire._runtime.blocking_portal import Blocking, blocking, blocking_items
 from tidewire.errors import CallCancelled, InvalidArgument, RemoteError, TidewireError, WorkerLost
 from tidewire.services.contract.names import short, token_problem
 from tidewire.streams.command_info import CommandInfo
@@ -168,10 +168,7 @@ class SyncCommandRun(Blocking[CommandRun[_T]], Generic[_T]):
 
     id: str
     info = blocking(CommandRun.info)
+    result = blocking(CommandRun[_T].result)
     progress = blocking_items(CommandRun.progress)
     cancel = blocking(CommandRun.cancel)
     retry = blocking(CommandRun.retry)
-
-    def result(self, timeout: float | None = None) -> _T:
-        """Block until it is over, and return its result."""
-        return run(self._node, self._of.result(timeout))

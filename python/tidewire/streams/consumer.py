@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tidewire._log import log
+from tidewire._runtime.blocking_portal import Blocking, blocking, run
 from tidewire.streams.event import DeadEvent, Event
 from tidewire.streams.pages import Reader
 
@@ -27,6 +28,8 @@ class Consumer(Reader[Event]):
     While the hub or the servers are away, it waits for them. Acks of that time are stored
     afterwards, and events that were fetched and not begun go back.
     """
+
+    _form: type[SyncConsumer]
 
     def __init__(
         self,
@@ -84,9 +87,7 @@ class Consumer(Reader[Event]):
         self._core.give_back()
         await self.flush()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._core.give_back()
         if kind is None or not issubclass(kind, asyncio.CancelledError):
             await self.flush()
@@ -139,3 +140,37 @@ class Consumer(Reader[Event]):
 
     def __repr__(self) -> str:
         return f"<Consumer {self.name} of {self._stream}>"
+
+
+class SyncConsumer(Blocking[Consumer], form_of=Consumer):
+    """A consumer for plain threads: ``for event in consumer``, then ``consumer.ack(event)``."""
+
+    name: str
+    info = blocking(Consumer.info)
+    dead_letters = blocking(Consumer.dead_letters)
+    requeue = blocking(Consumer.requeue)
+    close = blocking(Consumer.close)
+
+    def next(self, timeout: float | None = None) -> Event | None:
+        """Wait for the next event; None after ``timeout`` seconds."""
+        if (taken := self._of._core.take()) is not None:
+            return self._of._make(*taken)
+        return run(self._node, self._of.next(timeout))
+
+    def __iter__(self) -> Iterator[Event]:
+        while True:
+            event = self.next()
+            assert event is not None
+            yield event
+
+    def ack(self, event: Event, wait: bool = False) -> None:
+        """Say that an event was handled."""
+        run(self._node, event.ack(wait))
+
+    def nak(self, event: Event, delay: float | None = None, error: BaseException | None = None) -> None:
+        """Say that it failed."""
+        run(self._node, event.nak(delay, error))
+
+    def term(self, event: Event, reason: str, error: BaseException | None = None) -> None:
+        """Say that it can't be handled."""
+        run(self._node, event.term(reason, error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tidewire._log import log
@@ -57,6 +58,7 @@ class DurableSubscription(StreamWorker):
         super().__init__(host, home, bound, mark.concurrency, dispatcher)
         self.mark = mark
         self.consumer: Consumer | None = None
+        self._origin = ""
         self._subject, self._changed = subject, changed
         self._event_parameter, self._takes_value = event_parameter, takes_value
         self._plain: set[InboundCall] = set()
@@ -84,6 +86,7 @@ class DurableSubscription(StreamWorker):
             order=mark.order,
         )
         name = consumer.name
+        self._origin = f"{stream}/{name}"
         self._core = self._home.subscription(
             (stream, name),
             (self.title, mark.concurrency, mark.max_in_flight, span_us("ack_wait", mark.ack_wait)),
@@ -106,7 +109,10 @@ class DurableSubscription(StreamWorker):
     async def _run(self, worker: DeliveryWorker) -> None:
         """Handle queued events, one after the other, until none is left."""
         while (taken := worker.begin()) is not None:
+            began = perf_counter()
             error = await self._handle(Event(*taken))
+            took_us, failure = int((perf_counter() - began) * 1e6), "" if error is None else type(error).__name__
+            self._host.node._engine.took("process", self._origin, failure, took_us)
             if error is None:
                 worker.end("returned", None)
             elif self._is_cut and isinstance(error, asyncio.CancelledError):

@@ -77,16 +77,9 @@ class Event:
     )
 
     def __init__(self, raw: Raw, delivery: EventDelivery | None, shape: ValueType | None = None) -> None:
-        (
-            self.subject,
-            self._payload,
-            self.key,
-            self.id,
-            self._headers,
-            self.sequence,
-            self._time_us,
-            self.delivery,
-        ) = raw
+        (self.subject, self._payload, self.key, self.id, self._headers, self.sequence, self._time_us, self.delivery) = (
+            raw
+        )
         self._delivery = delivery
         self._shape = shape
 

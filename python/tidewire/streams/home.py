@@ -31,10 +31,7 @@ class Home:
     __slots__ = ("_connect", "_folder", "is_remote", "owner")
 
     def __init__(
-        self,
-        owner: Node,
-        folder: StreamHome | None = None,
-        connect: Callable[[], Awaitable[StreamHome]] | None = None,
+        self, owner: Node, folder: StreamHome | None = None, connect: Callable[[], Awaitable[StreamHome]] | None = None
     ) -> None:
         self.owner = owner
         self.is_remote = folder is None and connect is None
@@ -53,13 +50,15 @@ class Home:
         return begun
 
     def check(self) -> None:
-        """Refuse calls to a hub when the node has stopped.
+        """Refuse calls to a hub when the node has stopped, and all calls in the child of a fork.
 
         Raises:
-            NodeStopped: if it has.
+            NodeStopped: if it has. ForkedError if the node is the parent's.
         """
         if self.is_remote:
             self.owner._check()
+        else:
+            self.owner._engine.check()
 
     def begun(self) -> StreamHome:
         """Return the storage backend, after a call was made."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from types import TracebackType
 from typing import TYPE_CHECKING
 
+from tidewire._runtime.blocking_portal import Blocking, run
 from tidewire.errors import InvalidArgument, LeaseLost
 
 if TYPE_CHECKING:
@@ -82,9 +82,7 @@ class Lease:
         await self.acquire()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
         held = self.is_held
         await self.release()
         if not held and kind is None:
@@ -94,3 +92,17 @@ class Lease:
 
     def __repr__(self) -> str:
         return f"<Lease {self.name}{' held' if self.is_held else ''}>"
+
+
+class SyncLease(Blocking[Lease]):
+    """A lease for plain threads: ``with node.sync.lease("nightly") as lease``."""
+
+    fence: int
+    is_held: bool
+
+    def __enter__(self) -> SyncLease:
+        run(self._node, self._of.acquire())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        run(self._node, self._of.__aexit__(kind, *error))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import AsyncIterator, Callable
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tidewire._log import log
@@ -105,9 +104,7 @@ class Pages(Reader[_T]):
         self._is_closed = True
         self._core.give_back()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
         await self.aclose()
 
 

@@ -8,7 +8,6 @@ import asyncio
 import os
 from datetime import datetime
 from time import time
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidewire._trace_context import of_message
@@ -55,8 +54,12 @@ def message_of(
     ttl: float | None,
 ) -> Message:
     """Return a message in the form of storage backends."""
+    is_now = delay is None and at is None and ttl is None
+    if is_now and headers is None and value.__class__ is bytes and content == "bytes":
+        # The usual case needs no look at each argument.
+        return subject, value, key, id, _NO_HEADERS, None, None
     payload, written = content_of(value, content, headers)
-    if delay is None and at is None and ttl is None:
+    if is_now:
         return subject, payload, key, id, written, None, None
     if delay is not None and at is not None:
         raise InvalidArgument("delay: it is given together with at: give one of them")
@@ -114,19 +117,7 @@ class Publisher:
             PublishFailed: if messages before it were not stored.
         """
         headers = of_message(subject, headers)
-        if (
-            content == "bytes"
-            and value.__class__ is bytes
-            and headers is None
-            and delay is None
-            and at is None
-            and ttl is None
-        ):
-            # The usual case needs no look at each argument.
-            message: Message = (subject, value, key, id, _NO_HEADERS, None, None)
-        else:
-            message = message_of(subject, value, key, id, headers, content, delay, at, ttl)
-        return self._core.publish(message)
+        return self._core.publish(message_of(subject, value, key, id, headers, content, delay, at, ttl))
 
     async def flush(self) -> None:
         """Wait until everything that was published is stored.
@@ -139,9 +130,7 @@ class Publisher:
     async def __aenter__(self) -> Publisher:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is None or not issubclass(kind, asyncio.CancelledError):
             try:
                 await self.flush()

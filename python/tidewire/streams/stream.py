@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidewire._limits import CONSUMER_IN_FLIGHT
+from tidewire._runtime.blocking_portal import Blocking, blocking, blocking_form, blocking_items, run
 from tidewire._trace_context import of_message
 from tidewire.errors import InvalidArgument
 from tidewire.streams.batch import Batch
@@ -111,6 +112,8 @@ class ConsumerInfo:
 class Stream:
     """A stream; ``await node.stream(...)`` makes one, or finds it."""
 
+    _form: type[SyncStream]
+
     def __init__(self, home: Home, name: str) -> None:
         self._home = home
         self.name = name
@@ -161,7 +164,7 @@ class Stream:
         message = message_of(subject, value, key, id, headers, content, delay, at, ttl)
         self._home.check()
         if self._queue is None:
-            self._queue = self._home.begun().publish_queue(self.name)
+            self._queue = self._home.begun().publish_queue(self._home.owner._engine, self.name)
         return self._queue.publish(message)
 
     def publisher(self, window: int = 1_000) -> Publisher:
@@ -375,6 +378,37 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"<Stream {self.name}>"
+
+
+class SyncStream(Blocking[Stream], form_of=Stream):
+    """A stream for plain threads; ``node.sync.stream(...)`` makes one."""
+
+    name: str
+    publish = blocking(Stream.publish)
+    read = blocking_items(Stream.read)
+    schedule = blocking(Stream.schedule)
+    schedules = blocking(Stream.schedules)
+    cancel_schedule = blocking(Stream.cancel_schedule)
+    consumer = blocking_form(Stream.consumer)
+    info = blocking(Stream.info)
+    purge = blocking(Stream.purge)
+    delete = blocking(Stream.delete)
+
+    def publish_all(self, messages: Iterable[tuple[str, Any]], window: int = 1_000) -> int:
+        """Store many messages, ``(subject, value)`` each, and block until all are on the disk.
+        Returns how many.
+
+        Raises:
+            PublishFailed: if some were not stored.
+        """
+
+        async def publish_all() -> int:
+            async with self._of.publisher(window) as out:
+                for subject, value in messages:
+                    await out.publish(subject, value)
+            return out.acked
+
+        return run(self._node, publish_all())
 
 
 def start_of(start: Any) -> tuple[str, int]:

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from tidewire.testing.cluster import Cluster, Process
 
 if TYPE_CHECKING:
     from tidewire.node import Node
+    from tidewire.testing.clock import Clock
+    from tidewire.testing.cluster import Cluster, Process
+    from tidewire.testing.fakes import Fake, fake, in_turn
+    from tidewire.testing.link import Link
+    from tidewire.testing.recorder import Recorder
+else:
+    _MODULES = {"Clock": "clock", "Cluster": "cluster", "Process": "cluster", "Link": "link", "Recorder": "recorder"}
+    _MODULES |= dict.fromkeys(("Fake", "fake", "in_turn"), "fakes")
 
-__all__ = ["Cluster", "Process", "assert_balanced", "dead_letters"]
+    # Each run of pytest imports this package with the plugin, and most tests need none of it.
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+__all__ = [
+    "Clock",
+    "Cluster",
+    "Fake",
+    "Link",
+    "Process",
+    "Recorder",
+    "assert_balanced",
+    "dead_letters",
+    "fake",
+    "in_turn",
+]
 
 
 def dead_letters(*nodes: Node) -> list[tuple[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -10,14 +11,8 @@ import sys
 from pathlib import Path
 from time import monotonic
 
-_HUB = """
-import sys, tidewire as tw
-async def main():
-    async with tw.Node(name="hub", data=sys.argv[2]) as node:
-        print("hub", node.listen(sys.argv[1]).url, flush=True)
-        await node.run_forever()
-tw.run(main())
-"""
+from tidewire.testing.link import Link
+
 _SERVER = """
 import os, pkgutil, sys, tidewire as tw
 async def main():
@@ -35,7 +30,10 @@ class Process:
     Attributes:
         pid: The process id; a restart changes it.
         printed: Output and errors that ``expect`` has not passed over yet.
+        link: Its link to the hub, which a test can disturb; the hub has none.
     """
+
+    link: Link
 
     def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
         self._command, self._environment = [sys.executable, *arguments], {**os.environ, **environment}
@@ -111,7 +109,8 @@ class Cluster:
     Attributes:
         hub: The process of the hub. After a restart it listens at the same URL, with the same
             streams.
-        url: The URL of the hub. Processes of the cluster find it in ``TIDEWIRE_URL``.
+        url: The URL of the hub. Processes of the cluster find it in ``TIDEWIRE_URL``, each over a
+            link of its own.
 
     Raises:
         AssertionError: if the hub did not start; the message has its output.
@@ -119,20 +118,29 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self._environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUNBUFFERED": "1"}
-        self._processes: list[Process] = []
-        self.hub = self.run("-c", _HUB, "tide://127.0.0.1:0", str(folder))
+        self._members: list[Process | Link] = []
+        options = ("--json", "--log-level", "warning", "--name", "hub", "--data", str(folder), "--listen")
+        self.hub = Process(["-m", "tidewire", "up", *options, "tide://127.0.0.1:0"], self._environment)
         try:
-            self.url = self.hub.expect("hub tide://").split()[1]
+            [self.url] = json.loads(self.hub.expect('"urls"'))["urls"]
         except BaseException:
             self.close()
             raise
-        self.hub._command[3] = self._environment["TIDEWIRE_URL"] = self.url
+        self.hub._command[-1] = self.url
 
     def run(self, *arguments: str, **environment: str) -> Process:
         """Start Python with these arguments: ``cluster.run("worker.py", LEVEL="debug")``."""
-        process = Process(list(arguments), {**self._environment, **environment})
-        self._processes.append(process)
+        link = self.link()
+        process = Process(list(arguments), {**self._environment, "TIDEWIRE_URL": link.url, **environment})
+        process.link = link
+        self._members.append(process)
         return process
+
+    def link(self) -> Link:
+        """Return a link to the hub for a node of the test: ``tw.Node(link.url)``."""
+        link = Link(self.url)
+        self._members.append(link)
+        return link
 
     def serve(self, service: str, **environment: str) -> Process:
         """Start a process that serves a class, ``"module:Class"``, and wait until it does.
@@ -145,6 +153,6 @@ class Cluster:
         return process
 
     def close(self) -> None:
-        """Kill all processes."""
-        for process in self._processes:
-            process.close()
+        """Kill all processes, and close all links."""
+        for member in [*self._members, self.hub]:
+            member.close()

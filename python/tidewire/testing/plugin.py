@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tidewire.links.hub import Listener
     from tidewire.node import Node
+    from tidewire.testing.clock import Clock
     from tidewire.testing.cluster import Cluster
 
 
@@ -99,11 +100,20 @@ def tidewire_hub(tmp_path: Path) -> Iterator[Listener]:
 
 @pytest.fixture
 def tidewire_cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """A hub in a process of its own, to start other processes beside: ``kill``, ``stop``,
-    ``cont``, ``restart``.
+    """A hub in a process of its own, to start other processes beside: ``kill``, ``stop``, ``cont``,
+    ``restart``, and ``partition``, ``delay``, ``drop``, ``heal`` of their links.
     """
     from tidewire.testing.cluster import Cluster
 
     cluster = Cluster(tmp_path / "hub")
     yield cluster
     cluster.close()
+
+
+@pytest.fixture
+def tidewire_clock() -> Iterator[Clock]:
+    """Virtual time: while all threads sleep, the clock jumps to the next deadline."""
+    from tidewire.testing.clock import Clock
+
+    with Clock() as clock:
+        yield clock

@@ -31,29 +31,46 @@ def bounded(statistics: _Row) -> _Row:
     Raises:
         LimitExceeded: if few rows are too long, too.
     """
-    # The agents of other nodes have their counters there.
-    agents = [agent for agent in statistics["agents"] if agent["status"] != "remote"]
-    registered = {agent["id"] for agent in agents}
-    others = [actor for actor in statistics["actors"] if actor["id"] not in registered]
-    tables: dict[str, tuple[list[_Row], Callable[[_Row], _Row], int]] = {
-        "agents": (agents, lambda row: {**_flat(row), "id": row["agent"], "actor": row["id"]}, ROWS_MAX),
-        "pools": (statistics["pools"], lambda row: {**_flat(row), **_workers(row)}, ROWS_MAX),
-        "services": (statistics["services"], lambda row: {**row, "handled": row["calls"] - row["in_flight"]}, ROWS_MAX),
-        "actors": (others, _flat, OTHERS_MAX),
-    }
+    tables = tables_of(statistics)
     dispatchers = statistics["dispatchers"].items()
+    high_water = {name: 0 for name, _ in dispatchers}
+    for actor in statistics["actors"]:
+        high_water[actor["dispatcher"]] = max(high_water[actor["dispatcher"]], actor["high_water"])
     whole = {
         **{f"{kind}_count": len(rows) for kind, (rows, *_) in tables.items()},
-        "dispatchers": [{"name": name, "starved": bool(row["held_by"]), **_flat(row)} for name, row in dispatchers],
+        "dispatchers": [
+            {"name": name, "starved": bool(row["held_by"]), "high_water": high_water[name], **_flat(row)}
+            for name, row in dispatchers
+        ],
         **{key: statistics[key] for key in _WHOLE},
+        "of_hub": statistics.get("links", {}).get("of_hub"),
     }
     for share in (1, 10, 100):
         answer = dict(whole)
         for kind, (rows, shape, most) in tables.items():
-            answer[kind] = [shape(row) for row in heapq.nlargest(min(most, ROWS_MAX // share), rows, key=_load)]
+            answer[kind] = [shape(row) for row in heapq.nlargest(min(most, ROWS_MAX // share), rows, key=load)]
         if len(json.dumps(answer, separators=(",", ":"))) <= ANSWER_BYTES_MAX:
             return answer
     raise LimitExceeded(f"names and capabilities are too long for an answer of {ANSWER_BYTES_MAX:,} bytes")
+
+
+def tables_of(statistics: _Row) -> dict[str, tuple[list[_Row], Callable[[_Row], _Row], int]]:
+    """Return the rows of each kind, a function that makes a row of an answer, and how many an
+    answer has at most.
+    """
+    # The agents of other nodes have their counters there.
+    agents = [agent for agent in statistics["agents"] if agent["status"] != "remote"]
+    registered = {agent["id"] for agent in agents}
+    others = [actor for actor in statistics["actors"] if actor["id"] not in registered]
+    return {
+        "agents": (agents, lambda row: {**_flat(row), "id": row["agent"], "actor": row["id"]}, ROWS_MAX),
+        "pools": (statistics["pools"], lambda row: {**_flat(row), **_workers(row)}, ROWS_MAX),
+        "services": (statistics["services"], lambda row: {**row, "handled": row["calls"] - row["in_flight"]}, ROWS_MAX),
+        "actors": (others, _flat, OTHERS_MAX),
+        "durations": (statistics["durations"], dict, ROWS_MAX),
+        "joins": (statistics["joins"], dict, ROWS_MAX),
+        "routes": (statistics["routes"], dict, ROWS_MAX),
+    }
 
 
 def _flat(row: _Row) -> _Row:
@@ -74,9 +91,10 @@ def _workers(row: _Row) -> _Row:
 
 def depth(row: _Row) -> int:
     """Return how much waits in a row of any kind."""
-    waiting: int = row["depth"] if "depth" in row else row["waiting"]
+    waiting: int = row["depth"] if "depth" in row else row.get("waiting", 0)
     return waiting
 
 
-def _load(row: _Row) -> tuple[int, int]:
+def load(row: _Row) -> tuple[int, int]:
+    """Return how much waits in a row, and how much it has handled."""
     return depth(row), row["handled"] if "handled" in row else row["calls"]

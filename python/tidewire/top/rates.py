@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-KINDS = ("agents", "pools", "services", "actors", "dispatchers")
+KINDS = ("joins", "agents", "pools", "services", "routes", "actors", "dispatchers")
 
 # Keys that a row is known by from look to look. Ids are never used twice in a node.
 _IDENTITY = ("actor", "id", "name", "function", "service", "instance")

@@ -35,20 +35,22 @@ _DEPTH = ""
 
 _QUEUE, _HANDLED = ("queue", _DEPTH), ("/s", "handled")
 _TITLES: dict[str, tuple[str, ...]] = {
+    "joins": ("state", *_HANDLED, "calls_in", "calls_out", "refused", "lost"),
     "agents": ("type", "capabilities", "status", *_QUEUE, *_HANDLED, "failed", "retried", "expired", *_TIMES),
     "pools": ("function", "kind", "state", "busy", *_QUEUE, *_HANDLED, "failed", "restarts", *_TIMES),
     "services": ("instance", "running", "waiting", *_HANDLED, "errors", "cancelled", "run p50", "run p99"),
+    "routes": ("instance", "state", "expected", "error", *_HANDLED, "outstanding", "reason"),
     "actors": ("dispatcher", *_QUEUE, *_HANDLED, "failed", "restarts", *_TIMES),
     "dispatchers": ("busy", "actors", *_QUEUE, *_HANDLED, "failed", *_TIMES),
 }
 _FROM_WIDTH = {
-    **dict.fromkeys(("type", "kind", "instance", "dispatcher", "handled"), 96),
-    **dict.fromkeys(("function", "retried", "expired", "cancelled", "restarts", "wait p50", "run p50"), 132),
+    **dict.fromkeys(("type", "kind", "instance", "dispatcher", "handled", "error"), 96),
+    **dict.fromkeys(("function", "retried", "expired", "cancelled", "restarts", "wait p50", "run p50", "reason"), 132),
     "capabilities": 160,
 }
-_STATES, _CALM = ("status", "state"), ("idle", "busy", "running", "starting", "stopping")
-_LEFT = (*_STATES, "type", "kind", "instance", "dispatcher", "function", "capabilities", "queue")
-_FAULTS = ("failed", "errors", "expired", "restarts")
+_STATES, _CALM = ("status", "state"), ("idle", "busy", "running", "starting", "stopping", "joined", "healthy")
+_LEFT = (*_STATES, "type", "kind", "instance", "dispatcher", "function", "capabilities", "queue", "reason")
+_FAULTS = ("failed", "errors", "expired", "restarts", "refused", "lost")
 
 _Row = dict[str, Any]
 
@@ -76,7 +78,8 @@ def picture(look: _Row, width: int, height: int | None, note: str = "") -> Rende
 def _head(look: _Row) -> list[Text]:
     versions, dead = look["versions"], look["dead_letters"]
     life = f"   process {look['pid']}   up {timedelta(seconds=int(look['uptime_s']))}   "
-    made = f"   tidewire {versions['tidewire']}, Python {versions['python']}"
+    language = look.get("language", "python")
+    made = f"   tidewire {versions['tidewire']}, {language.title()} {versions.get(language, '')}".rstrip()
     counts = [_counted(look[f"{kind}_count"], noun) for kind, noun in _COUNTS.items()]
     reasons = sorted(((count, reason) for reason, count in dead.items() if count), reverse=True)
     named = ", ".join(f"{count:,} {reason}" for count, reason in reasons)
@@ -118,6 +121,10 @@ def _cell(title: str, row: _Row) -> RenderableType:
         return _bar(row)
     if title == "busy":
         return _busy(row)
+    if title == "expected":
+        return short(row["expected_us"], _TIME_UNITS)
+    if title == "error":
+        return "-" if row[title] is None else f"{row[title]:.0%}"
     if title == "capabilities":
         return plain(" ".join(row[title]))
     if title in _TIMES:

@@ -59,7 +59,7 @@ def plan(kind: type) -> Plan:
     if issubclass(kind, BaseException):
         return "error", name, None
     if is_model(kind):
-        return "mapped", name, _fields_of_model
+        return "mapped", name, lambda model: {**vars(model), **(model.__pydantic_extra__ or {})}
     fields = field_names(kind)
     if fields is not None:
         if _may_be_unset(kind):
@@ -87,7 +87,7 @@ def field_names(kind: type) -> tuple[str, ...] | None:
         return tuple(kind.__struct_fields__)  # type: ignore[attr-defined]
     if is_dataclass(kind):
         return tuple(field.name for field in dataclasses.fields(kind))
-    if is_named_tuple(kind):
+    if tuple in _bases(kind) and isinstance(getattr(kind, "_fields", None), tuple):
         return tuple(kind._fields)  # type: ignore[attr-defined]
     return None
 
@@ -110,11 +110,6 @@ def is_model(kind: type) -> bool:
 def is_dataclass(kind: type) -> bool:
     """True if a class is a data class."""
     return any("__dataclass_fields__" in names_of(base) for base in _bases(kind))
-
-
-def is_named_tuple(kind: type) -> bool:
-    """True if a class is a named tuple."""
-    return tuple in _bases(kind) and isinstance(getattr(kind, "_fields", None), tuple)
 
 
 def names_of(kind: type) -> Mapping[str, Any]:
@@ -155,7 +150,3 @@ def _describe_defaultdict(value: collections.defaultdict[Any, Any]) -> tuple[str
     # `in` would ask for the hash of any callable.
     known = isinstance(factory, type) and factory in FACTORIES
     return f"{name}[{type_name(factory)}]" if known else name, dict(value)  # type: ignore[arg-type]
-
-
-def _fields_of_model(model: Any) -> dict[str, Any]:
-    return {**vars(model), **(model.__pydantic_extra__ or {})}

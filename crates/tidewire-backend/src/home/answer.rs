@@ -45,11 +45,13 @@ struct State<T> {
     dropped: Option<Box<dyn FnOnce() + Send>>,
     /// The answer was dropped: nobody awaits the result.
     unwanted: bool,
+    /// A thread blocks until the result arrives. Each notification is a system call.
+    blocks: bool,
 }
 
 impl<T> Default for State<T> {
     fn default() -> Self {
-        Self { result: None, waker: None, callback: None, dropped: None, unwanted: false }
+        Self { result: None, waker: None, callback: None, dropped: None, unwanted: false, blocks: false }
     }
 }
 
@@ -69,6 +71,7 @@ impl<T> Answer<T> {
             Inner::Ready(result) => result.take().unwrap_or_else(|| Err(taken())),
             Inner::Later(shared) => {
                 let mut state = shared.lock();
+                state.blocks = true;
                 loop {
                     match state.result.take() {
                         Some(result) => return result,
@@ -89,7 +92,8 @@ impl<T> Answer<T> {
         let found = match &mut self.0 {
             Inner::Ready(result) => Some(result.take().unwrap_or_else(|| Err(taken()))),
             Inner::Later(shared) => {
-                let state = shared.lock();
+                let mut state = shared.lock();
+                state.blocks = true;
                 let waited = shared.done.wait_timeout_while(state, timeout, |state| state.result.is_none());
                 waited.unwrap_or_else(PoisonError::into_inner).0.result.take()
             }
@@ -233,9 +237,11 @@ impl<T> Shared<T> {
             return Ok(());
         }
         state.result = Some(result);
-        let waker = state.waker.take();
+        let (waker, blocks) = (state.waker.take(), state.blocks);
         drop((state, dropped));
-        self.done.notify_all();
+        if blocks {
+            self.done.notify_all();
+        }
         if let Some(waker) = waker {
             waker.wake();
         }

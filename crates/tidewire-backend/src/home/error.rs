@@ -14,48 +14,48 @@ struct Inner {
     message: String,
 }
 
-/// The kind of an error, as far as a program can react to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum HomeErrorKind {
+named! {
+    /// The kind of an error, as far as a program can react to it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    HomeErrorKind:
     /// A name, subject, limit or option that is out of range, or does not fit what is stored.
-    Invalid,
+    Invalid = "invalid",
     /// This storage backend can't do it, as its capabilities declare.
-    Unsupported,
+    Unsupported = "unsupported",
     /// The payload has more bytes than the storage backend takes.
-    TooLarge,
+    TooLarge = "too_large",
     /// There is no stream, consumer or bucket of this name, or it was deleted.
-    NotFound,
+    NotFound = "not_found",
     /// A stream, consumer or bucket of this name exists with other settings.
-    Differs,
+    Differs = "differs",
     /// The stream or bucket is at its limit, and refuses.
-    Full,
+    Full = "full",
     /// The delivery is no longer this one's: acked before, or given to another since.
-    Stale,
+    Stale = "stale",
     /// The key has another revision than was expected.
-    Revision,
+    Revision = "revision",
     /// The lease was lost: it expired, or another holder has it.
-    LeaseLost,
+    LeaseLost = "lease_lost",
     /// Another holder had the lease for the whole wait.
-    LeaseHeld,
+    LeaseHeld = "lease_held",
     /// There are as many streams, consumers or leases as there may be.
-    Limit,
+    Limit = "limit",
     /// The storage backend takes nothing more for the moment: too much waits to be stored.
-    Busy,
+    Busy = "busy",
     /// The folder is in use by another process.
-    Locked,
+    Locked = "locked",
     /// The folder or file can't be read or written, or the disk is full.
-    Disk,
+    Disk = "disk",
     /// Stored data contradicts its checksums.
-    Corrupt,
+    Corrupt = "corrupt",
     /// Stored data was written by a newer version, or is not Tidewire's.
-    Foreign,
+    Foreign = "foreign",
     /// There is no connection to the servers, or they don't answer.
-    Unreachable,
+    Unreachable = "unreachable",
     /// The servers refuse the user, the password or the operation.
-    Denied,
+    Denied = "denied",
     /// The storage backend was closed, or ended before it answered.
-    Closed,
+    Closed = "closed",
 }
 
 impl HomeError {
@@ -78,56 +78,6 @@ impl HomeError {
     /// what had been stored in spite of the error is stored once.
     pub fn retryable(&self) -> bool {
         matches!(self.kind(), HomeErrorKind::Unreachable | HomeErrorKind::Busy | HomeErrorKind::LeaseHeld)
-    }
-}
-
-impl HomeErrorKind {
-    /// Every kind.
-    pub const ALL: [Self; 19] = [
-        Self::Invalid,
-        Self::Unsupported,
-        Self::TooLarge,
-        Self::NotFound,
-        Self::Differs,
-        Self::Full,
-        Self::Stale,
-        Self::Revision,
-        Self::LeaseLost,
-        Self::LeaseHeld,
-        Self::Limit,
-        Self::Busy,
-        Self::Locked,
-        Self::Disk,
-        Self::Corrupt,
-        Self::Foreign,
-        Self::Unreachable,
-        Self::Denied,
-        Self::Closed,
-    ];
-
-    /// The name for programs: `not_found`, `lease_lost`, ...
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Invalid => "invalid",
-            Self::Unsupported => "unsupported",
-            Self::TooLarge => "too_large",
-            Self::NotFound => "not_found",
-            Self::Differs => "differs",
-            Self::Full => "full",
-            Self::Stale => "stale",
-            Self::Revision => "revision",
-            Self::LeaseLost => "lease_lost",
-            Self::LeaseHeld => "lease_held",
-            Self::Limit => "limit",
-            Self::Busy => "busy",
-            Self::Locked => "locked",
-            Self::Disk => "disk",
-            Self::Corrupt => "corrupt",
-            Self::Foreign => "foreign",
-            Self::Unreachable => "unreachable",
-            Self::Denied => "denied",
-            Self::Closed => "closed",
-        }
     }
 }
 

@@ -21,6 +21,8 @@
 //! - A change that an answer reports as done has reached the durability that the answer names: at
 //!   least `disk` for a storage backend that has a disk.
 
+use tidewire_core::histogram::Durations;
+
 mod answer;
 mod capabilities;
 mod capability;
@@ -47,6 +49,15 @@ pub use message::{Ack, Durability, Event, Headers, NewMessage};
 pub use schedule::{Change, SCHEDULE_HEADER, ScheduleInfo, ScheduleSettings};
 pub use stream::{Compact, Full, Page, Purge, Read, StreamInfo, StreamSettings, Streams};
 
+/// Commits of a storage backend: writes with a sync that serve all waiting calls.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Commits {
+    /// How long they took.
+    pub times: Durations,
+    /// How many calls they answered.
+    pub calls: u64,
+}
+
 /// A storage backend with all its ports.
 pub trait Home: Streams + KeyValue + Leases {
     /// The capabilities of this storage backend beyond those that every storage backend has.
@@ -54,6 +65,11 @@ pub trait Home: Streams + KeyValue + Leases {
 
     /// The location for error texts: the folder or the URL.
     fn place(&self) -> &str;
+
+    /// Commits since it was opened, if it writes to a disk of this process.
+    fn commits(&self) -> Option<Commits> {
+        None
+    }
 
     /// Takes no new calls, stores everything that was taken, answers it, and releases files or
     /// connections. Further calls fail with [`Closed`](HomeErrorKind::Closed); so do calls that

@@ -105,6 +105,9 @@ impl<'a, D: Database> Books<'a, D> {
     }
 
     pub fn commit(&mut self, lease: &Lease, results: &RangeResults) -> Result<ClaimState> {
+        if let Some(standing) = self.ledger.completed(lease, results.count) {
+            return Ok(standing);
+        }
         let part = Completion {
             count: results.count,
             failed: results.failures.len().try_into().unwrap_or(u32::MAX),

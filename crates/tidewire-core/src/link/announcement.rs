@@ -173,7 +173,7 @@ struct Agent {
     _capabilities: Vec<String>,
 }
 
-/// A description of a service, as far as it is looked at. All of it has to be there.
+/// A description of a service, as far as it is looked at.
 #[derive(Deserialize)]
 struct Service {
     name: String,
@@ -196,7 +196,8 @@ struct Detail {
     metadata: BTreeMap<String, String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Method {
     name: String,
     #[serde(rename = "description")]
@@ -230,10 +231,11 @@ struct Event {
     _message: Schema,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum ListItem {
     Node,
+    #[default]
     Private,
     Public,
 }

@@ -19,3 +19,7 @@ pub mod watchdog;
 
 /// How the id of an instance begins that stands by: it passes calls on to the one that is active.
 pub const STANDBY: char = '~';
+
+/// How the id of an instance begins that is at another hub: callers prefer the instances of their
+/// own hub.
+pub const FAR: &str = "~~";

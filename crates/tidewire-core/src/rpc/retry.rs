@@ -5,11 +5,15 @@ use crate::backoff::Backoff;
 /// The wait before the first attempt that finds nobody, and the longest one.
 const WAIT_US: (u64, u64) = (20_000, 500_000);
 
+/// Attempts that find no capacity, of a call whose instances the hub chooses.
+const OVERLOADS_MAX: u32 = 16;
+
 /// The attempts of one call at instances `I`. Times are microseconds on one clock.
 ///
 /// A call that an instance refuses goes to another instance at once. So does a call whose link was
 /// lost, if it may be repeated. After a lost link, the instances may be about to return: if none is
-/// left to try, the call waits for them.
+/// left to try, the call waits for them. A call that finds no capacity at its own hub may go to
+/// another hub.
 ///
 /// ```
 /// use tidewire_core::rpc::retry::Retry;
@@ -29,6 +33,7 @@ pub struct Retry<I> {
     until_us: Option<u64>,
     left: u32,
     was_lost: bool,
+    overloads: u32,
     tried: Vec<I>,
     backoff: Backoff,
 }
@@ -38,7 +43,7 @@ impl<I> Retry<I> {
     /// often after losses. `seed` decides the waits.
     pub fn new(until_us: Option<u64>, left: u32, seed: u64) -> Self {
         let backoff = Backoff::new(WAIT_US.0, WAIT_US.1, seed);
-        Self { until_us, left, was_lost: false, tried: Vec::new(), backoff }
+        Self { until_us, left, was_lost: false, overloads: 0, tried: Vec::new(), backoff }
     }
 
     /// The instances that are not tried now.
@@ -54,6 +59,19 @@ impl<I> Retry<I> {
     /// An instance has not taken it.
     pub fn refused(&mut self, at: impl Into<Option<I>>) {
         self.tried.extend(at.into());
+    }
+
+    /// An instance, or the one that the hub has chosen, has no capacity for it. Returns true if the
+    /// hub may choose once more.
+    pub fn overloaded(&mut self, at: impl Into<Option<I>>) -> bool {
+        self.tried.extend(at.into());
+        self.overloads += 1;
+        self.overloads < OVERLOADS_MAX
+    }
+
+    /// True if an instance had no capacity for it.
+    pub fn is_overloaded(&self) -> bool {
+        self.overloads > 0
     }
 
     /// Records that the link was lost after the call was sent. Returns true if the call is retried,
@@ -76,6 +94,7 @@ impl<I> Retry<I> {
             return None;
         }
         self.tried.clear();
+        self.overloads = 0;
         let wait_us = self.backoff.next_delay_us();
         self.until_us.is_none_or(|until_us| now_us.saturating_add(wait_us) < until_us).then_some(wait_us)
     }

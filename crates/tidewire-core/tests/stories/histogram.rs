@@ -12,9 +12,8 @@ fn histogram(values: &[u64]) -> Histogram {
 #[test]
 fn an_empty_histogram_answers_zero() {
     let empty = Histogram::new();
-    assert_eq!((empty.count(), empty.max(), empty.mean(), empty.sum()), (0, 0, 0, 0));
+    assert_eq!((empty.count(), empty.max()), (0, 0));
     assert_eq!(empty.percentile(50.0), 0);
-    assert_eq!(empty.buckets().count(), 0);
 }
 
 /// Values of every size.
@@ -46,12 +45,9 @@ proptest! {
     }
 
     #[test]
-    fn counts_and_mean_are_exact(values in values()) {
+    fn count_and_largest_are_exact(values in values()) {
         let histogram = histogram(&values);
-        let sum: u128 = values.iter().map(|&value| u128::from(value)).sum();
         prop_assert_eq!(histogram.count(), values.len() as u64);
-        prop_assert_eq!(u128::from(histogram.mean()), sum / values.len() as u128);
         prop_assert_eq!(Some(histogram.max()), values.iter().copied().max());
-        prop_assert_eq!(histogram.buckets().map(|(_, count)| count).sum::<u64>(), values.len() as u64);
     }
 }

@@ -312,7 +312,6 @@ impl Folder {
     }
 }
 
-/// One fetch.
 struct Fetching {
     deliveries: Vec<Delivery>,
     bytes: usize,

@@ -3,9 +3,8 @@
 use bytes::Bytes;
 use tidewire_backend::home::{
     Ack, Answer, BucketInfo, BucketSettings, Change, Changes, ConsumerInfo, ConsumerSettings, DeadLetter, Delivery,
-    Entry, Expect, Fetch, Grant, HomeError, HomeErrorKind, HomeResult, KeyValue, LeaseInfo, Leases, NewMessage, Page,
-    Purge, Read, ScheduleInfo, ScheduleSettings, Settle, Start, StreamInfo, StreamSettings, Streams, Teller, Watch,
-    answer,
+    Entry, Expect, Fetch, Grant, HomeError, HomeResult, KeyValue, LeaseInfo, Leases, NewMessage, Page, Purge, Read,
+    ScheduleInfo, ScheduleSettings, Settle, Start, StreamInfo, StreamSettings, Streams, Teller, Watch, answer,
 };
 use tidewire_proto::subject::{Pattern, Subject};
 
@@ -15,10 +14,6 @@ use super::home_thread::{CallContext, closed};
 impl Embedded {
     /// Does something that has its answer itself, or at least a teller.
     fn call<T: Send + 'static>(&self, run: impl FnOnce(&mut CallContext<'_>, Teller<T>) + Send + 'static) -> Answer<T> {
-        if self.is_forked() {
-            let text = "a data folder is of the process that opened it: this one was forked from that; open another folder here";
-            return Answer::ready(Err(HomeError::new(HomeErrorKind::Closed, text)));
-        }
         let (teller, answer) = answer();
         let call = Box::new(move |doing: Result<&mut CallContext<'_>, HomeError>| match doing {
             Ok(doing) => run(doing, teller),

@@ -4,10 +4,11 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult, Teller};
+use tidewire_backend::home::{Commits, HomeError, HomeErrorKind, HomeResult, Teller};
 use tidewire_proto::generated::limits;
+use tidewire_sync::clock::{self, Sleeper};
 
 use super::clock::Clock;
 use super::open_folder;
@@ -33,8 +34,7 @@ pub struct Shared {
     came: Condvar,
     /// Bytes that wait to be stored.
     intake_bytes: AtomicU64,
-    syncs: AtomicU64,
-    synced_calls: AtomicU64,
+    commits: Mutex<Commits>,
 }
 
 #[derive(Default)]
@@ -43,6 +43,8 @@ struct Queue {
     closing: Vec<Teller<()>>,
     closed: bool,
     sleeps: bool,
+    /// The end of the sleep, if it has one.
+    until: Option<Instant>,
 }
 
 impl Shared {
@@ -53,7 +55,7 @@ impl Shared {
             return false;
         }
         queue.calls.push(call);
-        self.wake(&mut queue);
+        self.wake_thread(&mut queue);
         true
     }
 
@@ -67,10 +69,10 @@ impl Shared {
         }
         queue.closed = true;
         queue.closing.push(teller);
-        self.wake(&mut queue);
+        self.wake_thread(&mut queue);
     }
 
-    fn wake(&self, queue: &mut Queue) {
+    fn wake_thread(&self, queue: &mut Queue) {
         if std::mem::take(&mut queue.sleeps) {
             self.came.notify_one();
         }
@@ -99,9 +101,19 @@ impl Shared {
         self.intake_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// How many syncs there were, and how many calls waited for them.
-    pub fn syncs(&self) -> (u64, u64) {
-        (self.syncs.load(Ordering::Relaxed), self.synced_calls.load(Ordering::Relaxed))
+    pub fn commits(&self) -> Commits {
+        *self.commits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sleeper for Shared {
+    fn sleeps_until(&self) -> Option<Instant> {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.until.filter(|_| queue.sleeps)
+    }
+
+    fn wake(&self) {
+        self.wake_thread(&mut self.queue.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -176,6 +188,7 @@ impl HomeThread {
         let wait_us = self.next_us().saturating_sub(self.clock.now_us()).min(LONGEST_WAIT_US);
         if queue.calls.is_empty() && !queue.closed && wait_us > 0 {
             queue.sleeps = true;
+            queue.until = (wait_us < LONGEST_WAIT_US).then(|| clock::now() + Duration::from_micros(wait_us));
             // A spurious wake costs a turn without work.
             let slept = self.shared.came.wait_timeout(queue, Duration::from_micros(wait_us));
             queue = slept.unwrap_or_else(PoisonError::into_inner).0;
@@ -225,10 +238,12 @@ impl HomeThread {
         let done = done.and_then(|()| doing.folder.write(now_us));
         tell(&mut soon, &done);
         let has_urgent = folder.has_urgent();
+        let began = Instant::now();
         let done = done.and_then(|()| if has_urgent { folder.commit(now_us) } else { Ok(Vec::new()) });
         if has_urgent {
-            self.shared.syncs.fetch_add(1, Ordering::Relaxed);
-            self.shared.synced_calls.fetch_add(synced.len() as u64, Ordering::Relaxed);
+            let mut commits = self.shared.commits.lock().unwrap_or_else(PoisonError::into_inner);
+            commits.times.record(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
+            commits.calls += synced.len() as u64;
         }
         let result = done.as_ref().map(|_| ()).map_err(Clone::clone);
         tell(&mut synced, &result);

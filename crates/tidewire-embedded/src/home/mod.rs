@@ -8,13 +8,12 @@ mod wait_queue;
 mod waiting_calls;
 
 use std::fs::{File, OpenOptions};
-use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use rustix::fs::{FlockOperation, flock};
-use tidewire_backend::home::{Answer, Capabilities, Home, HomeError, HomeErrorKind, HomeResult, answer};
+use tidewire_backend::home::{Answer, Capabilities, Commits, Home, HomeError, HomeErrorKind, HomeResult, answer};
 
 use crate::disk::Real;
 use crate::folder::{Folder, Notice, Sizes};
@@ -37,8 +36,6 @@ pub struct Embedded {
     capabilities: Capabilities,
     notices: Vec<Notice>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// Its thread is in this process only, not in those that were forked from it.
-    process: u32,
 }
 
 /// Opens a folder; creates it if it does not exist. Recovers the folder after a crash; see
@@ -55,6 +52,7 @@ pub fn open(path: &Path, options: Options) -> HomeResult<Arc<Embedded>> {
     let clock = clock.not_before(folder.opened_us());
     let notices = folder.notices().to_vec();
     let shared = Arc::new(Shared::default());
+    tidewire_sync::clock::register(&shared);
     let work = HomeThread::new(folder, (path.to_owned(), lock), options.sizes, clock, Arc::clone(&shared));
     let thread = thread::Builder::new().name("tidewire-home".to_owned()).spawn(move || {
         tidewire_sync::leave_signals();
@@ -64,8 +62,7 @@ pub fn open(path: &Path, options: Options) -> HomeResult<Arc<Embedded>> {
         HomeError::new(HomeErrorKind::Disk, format!("threads: the system gives none: {error}; end some"))
     })?;
     let capabilities = crate::folder::capabilities();
-    let process = std::process::id();
-    Ok(Arc::new(Embedded { shared, place, capabilities, notices, thread: Mutex::new(Some(thread)), process }))
+    Ok(Arc::new(Embedded { shared, place, capabilities, notices, thread: Mutex::new(Some(thread)) }))
 }
 
 fn open_folder(path: &Path, sizes: Sizes, now_us: u64) -> HomeResult<Folder> {
@@ -104,16 +101,6 @@ impl Embedded {
         &self.notices
     }
 
-    /// How many syncs there were, and how many calls were answered by them: for measurements.
-    pub fn syncs(&self) -> (u64, u64) {
-        self.shared.syncs()
-    }
-
-    /// True in the child of a fork, which has none of the threads.
-    fn is_forked(&self) -> bool {
-        std::process::id() != self.process
-    }
-
     fn join(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
@@ -123,6 +110,10 @@ impl Embedded {
 }
 
 impl Home for Embedded {
+    fn commits(&self) -> Option<Commits> {
+        Some(self.shared.commits())
+    }
+
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
@@ -132,9 +123,6 @@ impl Home for Embedded {
     }
 
     fn close(&self) -> Answer<()> {
-        if self.is_forked() {
-            return Answer::ready(Ok(()));
-        }
         let (teller, closed) = answer();
         self.shared.close(teller);
         closed
@@ -143,12 +131,6 @@ impl Home for Embedded {
 
 impl Drop for Embedded {
     fn drop(&mut self) {
-        if self.is_forked() {
-            // Its thread is not in this process: to drop the handle would detach a thread that is
-            // not there.
-            let _handle = ManuallyDrop::new(self.thread.get_mut().map(Option::take));
-            return;
-        }
         let (teller, closed) = answer();
         self.shared.close(teller);
         drop(closed);

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_deque::{Injector, Steal, Stealer};
-use tidewire_sync::{Condvar, Mutex, RwLock};
+use tidewire_sync::{Condvar, Mutex, RwLock, clock};
 
 use super::Task;
 use super::parker::ParkedThreads;
@@ -355,7 +355,7 @@ impl Pool {
             }
             self.sleepers.wake_all();
             let late;
-            (workers, late) = self.left.wait_until(workers, deadline);
+            (workers, late) = self.left.wait_for(workers, deadline.saturating_duration_since(clock::now()));
             if late {
                 break;
             }

@@ -13,6 +13,8 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::thread;
 use std::time::Instant;
 
+use tidewire_sync::clock;
+
 use crate::cell::any_cell::AnyCell;
 use crate::core::Core;
 use crate::engine::EngineHandle;
@@ -72,7 +74,7 @@ impl Idle {
                 if let Poll::Ready(mark) = Pin::new(&mut self).poll(&mut context) {
                     return Some(mark);
                 }
-                let left = deadline.saturating_duration_since(Instant::now());
+                let left = deadline.saturating_duration_since(clock::now());
                 if left.is_zero() {
                     return None;
                 }

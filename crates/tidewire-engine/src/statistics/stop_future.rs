@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::thread;
-use std::time::Instant;
+
+use tidewire_sync::clock;
 
 use crate::actor::signal::StopReason;
 use crate::cell::ActorCell;
@@ -31,7 +32,7 @@ impl<M: Send + 'static> Stopping<M> {
             // No thread will run it: its hooks and its end happen here.
             Arc::clone(cell).run_inline();
         } else if cell.report().is_none() {
-            let at = Instant::now().checked_add(stop.timeout);
+            let at = clock::now().checked_add(stop.timeout);
             timer =
                 at.and_then(|at| cell.core.timers.insert(at, Arc::new(Deadline(Arc::clone(cell) as Arc<dyn AnyCell>))));
         }

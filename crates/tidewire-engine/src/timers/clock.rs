@@ -3,6 +3,8 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use tidewire_sync::clock;
+
 /// No moment: later than all of them.
 pub(crate) const NEVER: u64 = u64::MAX;
 
@@ -11,12 +13,12 @@ const FOR_EVER: Duration = Duration::from_secs(86_400 * 365 * 10);
 
 fn start() -> Instant {
     static START: OnceLock<Instant> = OnceLock::new();
-    *START.get_or_init(Instant::now)
+    *START.get_or_init(clock::now)
 }
 
 /// This moment.
 pub(crate) fn now() -> u64 {
-    nanos(start().elapsed())
+    nanos(clock::since(start()))
 }
 
 /// The moment that comes after so long a time.
@@ -30,7 +32,7 @@ pub(crate) fn after(span: Duration) -> u64 {
 /// A moment as the system counts it; ten years from now if that is too far.
 pub(crate) fn instant(moment: u64) -> Instant {
     let at = (moment != NEVER).then(|| start().checked_add(Duration::from_nanos(moment))).flatten();
-    at.unwrap_or_else(|| Instant::now() + FOR_EVER)
+    at.unwrap_or_else(|| clock::now() + FOR_EVER)
 }
 
 /// A span as a number, where `NEVER` stands for what is longer than can be said.

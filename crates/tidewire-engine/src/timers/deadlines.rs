@@ -57,7 +57,6 @@ enum DeadlineLocation {
     InWheel(Key),
 }
 
-/// Outcome of a cancelled deadline.
 pub(crate) enum CancelOutcome {
     /// It was here, or nowhere any more.
     Over,

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use tidewire_sync::clock;
+
 use crate::actor::options::Priority;
 use crate::cell::ActorCell;
 use crate::cell::envelope::Envelope;
@@ -123,7 +125,7 @@ impl Timer {
         every: Option<Duration>,
         priority: Priority,
     ) -> Self {
-        let due = Instant::now().checked_add(delay);
+        let due = clock::now().checked_add(delay);
         let node = Node::spare();
         {
             // The key is stored under the node's lock, so that a timer that fires at once waits for
@@ -227,7 +229,7 @@ impl<M: Send + 'static> Node<M> {
 
     /// Sets the next beat of a repeating timer; beats that were missed are skipped.
     fn again(self: &Arc<Self>, cell: &ActorCell<M>, every: Duration) {
-        let now = Instant::now();
+        let now = clock::now();
         let mut state = self.state.lock();
         // A cancel that came while this beat was delivered has left its mark.
         if state.outcome.is_some() {

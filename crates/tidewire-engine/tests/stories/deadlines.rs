@@ -123,3 +123,18 @@ fn nobody_waits_for_the_copy_of_a_message_that_a_timer_makes() {
     assert_eq!(wait(&told), (None, false, Some(TimerOutcome::Cancelled)));
     leave.send(()).unwrap();
 }
+
+#[test]
+fn a_watch_after_the_end_of_its_engine_fires_at_its_time() {
+    struct FireTime(Sender<Instant>);
+    impl raw::Fire for FireTime {
+        fn fire(self: Arc<Self>) {
+            self.0.send(Instant::now()).unwrap();
+        }
+    }
+    let engine = engine(1);
+    engine.shutdown(PATIENCE);
+    let ((sender, fired), at) = (channel(), Instant::now() + Duration::from_millis(20));
+    let _watch = engine.handle().watch(at, Arc::new(FireTime(sender)));
+    assert!(fired.recv_timeout(PATIENCE).unwrap() >= at);
+}

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::tools::Kind;
 use super::updates::{self, Updates};
-use super::{Fault, INTERNAL, NO_REQUEST, Request, message, tools};
+use super::{Fault, INTERNAL, NO_REQUEST, Request, message, notification, tools};
 use crate::answer::Answer;
 use crate::catalog::CHANGES;
 use crate::headers::StreamForm;
@@ -77,10 +77,6 @@ pub(super) async fn of_changes(request: Request, listens: Option<(Json, &Json)>)
         }
     })
     .await
-}
-
-pub(super) fn notification(name: &str, params: Json) -> Json {
-    json!({ "jsonrpc": "2.0", "method": format!("notifications/{name}"), "params": params })
 }
 
 /// The answer of a call that reports its progress: its result is the last message.

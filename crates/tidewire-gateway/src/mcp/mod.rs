@@ -270,6 +270,10 @@ fn response(id: &Json, result: Result<Json, Fault>, is_stateless: bool) -> Answe
     answer
 }
 
+fn notification(name: &str, params: Json) -> Json {
+    json!({ "jsonrpc": "2.0", "method": format!("notifications/{name}"), "params": params })
+}
+
 /// A response of JSON-RPC, and the status of an answer with it alone.
 fn message(id: &Json, result: Result<Json, Fault>, is_stateless: bool) -> (Json, StatusCode) {
     match result {

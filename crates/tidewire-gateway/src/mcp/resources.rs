@@ -65,7 +65,7 @@ pub(super) fn templates() -> Json {
 pub(super) async fn read(request: &Request, params: &Json) -> Result<Result<Json, Fault>, Problem> {
     let wrong = |text: String| Ok(Err(Fault(WRONG_PARAMETERS, format!("uri: {text}"))));
     if !request.may_read_storage() {
-        return wrong("only a token that may call tidewire-streams reads streams and buckets".to_owned());
+        return wrong("only a token with inspect_payloads reads streams and buckets".to_owned());
     }
     let uri = params["uri"].as_str().unwrap_or_default();
     match found(request, uri).await {
@@ -79,11 +79,15 @@ pub(super) async fn read(request: &Request, params: &Json) -> Result<Result<Json
     }
 }
 
+/// The parts of a URI behind its scheme.
+pub(super) fn path(uri: &str) -> Vec<String> {
+    let path = uri.strip_prefix(SCHEME).unwrap_or_default();
+    path.split('/').map(|part| decoded(part).unwrap_or_default()).collect()
+}
+
 /// The content of a resource.
 async fn found(request: &Request, uri: &str) -> Result<Option<Json>, Error> {
-    let path = uri.strip_prefix(SCHEME).unwrap_or_default();
-    let path: Vec<_> = path.split('/').map(|part| decoded(part).unwrap_or_default()).collect();
-    match path.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+    match path(uri).iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["streams", stream] => events(request, stream, None).await,
         ["streams", stream, sequence] => {
             let wrong = |_| Error::invalid(format!("{sequence:?} is no sequence: give a whole number"));

@@ -11,10 +11,9 @@ use tidewire_node::{Error, MethodInfo};
 
 use super::commands;
 use super::content::contents;
-use super::events::notification;
 use super::names::tool_name;
 use super::prompts::prompt;
-use super::{Fault, Request, WRONG_PARAMETERS};
+use super::{Fault, Request, WRONG_PARAMETERS, notification};
 use crate::calls::{client, read_arguments};
 use crate::catalog::{Service, Services};
 use crate::json::to_json;

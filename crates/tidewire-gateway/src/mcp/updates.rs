@@ -1,19 +1,18 @@
-//! Notifications about new events of the streams that a client has subscribed to.
+//! Notifications about changes of the streams and buckets that a client has subscribed to.
 
 use std::collections::HashMap;
 
 use serde_json::{Value as Json, json};
 use tidewire_node::Error;
-use tidewire_node::streams::{ReadOptions, Start, Stream};
+use tidewire_node::streams::{Bucket, ReadOptions, Start, Stream};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::events::notification;
+use super::resources::path;
 use super::sessions::SUBSCRIPTIONS;
-use super::{Fault, NO_REQUEST, Request, WRONG_PARAMETERS};
-use crate::request::decoded;
+use super::{Fault, NO_REQUEST, Request, WRONG_PARAMETERS, notification};
 
-/// Subscribes a session to a stream, or ends that.
+/// Subscribes a session to a resource, or ends that.
 pub(super) async fn subscribe(request: &Request, params: &Json, begins: bool) -> Result<Json, Fault> {
     let uri = params["uri"].as_str().unwrap_or_default();
     let wrong = |error| Fault(WRONG_PARAMETERS, format!("uri: {error}"));
@@ -24,7 +23,7 @@ pub(super) async fn subscribe(request: &Request, params: &Json, begins: bool) ->
     Err(Fault(NO_REQUEST, "Mcp-Session-Id: only a session subscribes: give its name".to_owned()))
 }
 
-/// The streams that a client names, with their last sequences.
+/// The resources that a client names, with their last sequences or revisions.
 pub(super) async fn named(request: &Request, uris: &Json) -> Vec<(String, u64)> {
     let mut found = Vec::new();
     for uri in uris.as_array().into_iter().flatten().filter_map(Json::as_str).take(SUBSCRIPTIONS) {
@@ -34,19 +33,59 @@ pub(super) async fn named(request: &Request, uris: &Json) -> Vec<(String, u64)> 
 }
 
 async fn last(request: &Request, uri: &str) -> Result<u64, Error> {
-    Ok(stream(request, uri).await?.info().await?.last)
+    Source::of(request, uri).await?.last().await
 }
 
-async fn stream(request: &Request, uri: &str) -> Result<Stream, Error> {
-    if !request.may_read_storage() {
-        return Err(Error::invalid("only a token that may call tidewire-streams subscribes to streams"));
+/// A resource with notifications.
+enum Source {
+    Stream(Stream),
+    /// The keys of a pattern.
+    Bucket(Bucket, String),
+}
+
+impl Source {
+    async fn of(request: &Request, uri: &str) -> Result<Self, Error> {
+        if !request.may_read_storage() {
+            return Err(Error::invalid("only a token with inspect_payloads subscribes to resources"));
+        }
+        let node = &request.shared.node;
+        match path(uri).iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["streams", name] => node.stream(name).await.map(Self::Stream),
+            ["kv", name] => Ok(Self::Bucket(node.bucket(name).await?, ">".to_owned())),
+            ["kv", name, key] => {
+                let bucket = node.bucket(name).await?;
+                // A pattern is no key.
+                bucket.get(key).await?;
+                Ok(Self::Bucket(bucket, key.to_owned()))
+            }
+            _ => {
+                let text = "name a stream, a bucket or a key: tidewire://streams/NAME, tidewire://kv/BUCKET/KEY";
+                Err(Error::invalid(format!("{uri:?} has no notifications: {text}")))
+            }
+        }
     }
-    let name = uri.strip_prefix("tidewire://streams/").and_then(decoded).filter(|name| !name.contains('/'));
-    let wrong = || Error::invalid(format!("{uri:?} has no notifications: name a stream, tidewire://streams/NAME"));
-    request.shared.node.stream(&name.ok_or_else(wrong)?).await
+
+    /// The newest sequence or revision.
+    async fn last(&self) -> Result<u64, Error> {
+        match self {
+            Self::Stream(stream) => Ok(stream.info().await?.last),
+            Self::Bucket(bucket, _) => Ok(bucket.info().await?.revision),
+        }
+    }
+
+    /// Waits for a change after a sequence or a revision.
+    async fn changed(&self, last: u64) -> Result<(), Error> {
+        match self {
+            Self::Stream(stream) => {
+                let options = ReadOptions::default().start(Start::Sequence(last + 1)).follow();
+                stream.read(options).next().await.transpose().map(drop)
+            }
+            Self::Bucket(bucket, pattern) => bucket.watch_after(pattern, last).next().await.map(drop),
+        }
+    }
 }
 
-/// The streams that a client is notified of.
+/// The resources that a client is notified of.
 #[derive(Default)]
 pub(super) struct Updates(HashMap<String, Task>);
 
@@ -60,16 +99,16 @@ impl Drop for Task {
 }
 
 impl Updates {
-    /// Notifies of these streams from now on, and of no others.
-    pub fn follow(&mut self, request: &Request, streams: Vec<(String, u64)>, out: &mpsc::Sender<Json>, meta: &Json) {
-        self.0.retain(|uri, _| streams.iter().any(|(wanted, _)| wanted == uri));
-        for (uri, last) in streams {
+    /// Notifies of these resources from now on, and of no others.
+    pub fn follow(&mut self, request: &Request, resources: Vec<(String, u64)>, out: &mpsc::Sender<Json>, meta: &Json) {
+        self.0.retain(|uri, _| resources.iter().any(|(wanted, _)| wanted == uri));
+        for (uri, last) in resources {
             let (request, out) = (request.clone(), out.clone());
             let update = notification("resources/updated", json!({ "uri": uri, "_meta": meta }));
             self.0.entry(uri.clone()).or_insert_with(|| {
                 Task(tokio::spawn(async move {
                     let _ = notify(&request, &uri, last, &out, &update).await;
-                    // The stream has failed: a read says why.
+                    // The resource has failed: a read says why.
                     let _ = out.send(update).await;
                 }))
             });
@@ -77,7 +116,8 @@ impl Updates {
     }
 }
 
-/// Notifies after the events behind a sequence, once for all that there are at the time.
+/// Notifies after the changes behind a sequence or a revision, once for all that there are at the
+/// time.
 async fn notify(
     request: &Request,
     uri: &str,
@@ -85,16 +125,10 @@ async fn notify(
     out: &mpsc::Sender<Json>,
     update: &Json,
 ) -> Result<(), Error> {
-    let stream = stream(request, uri).await?;
-    while stream
-        .read(ReadOptions::default().start(Start::Sequence(last + 1)).follow())
-        .next()
-        .await
-        .transpose()?
-        .is_some()
-    {
-        last = stream.info().await?.last;
+    let source = Source::of(request, uri).await?;
+    loop {
+        source.changed(last).await?;
+        last = source.last().await?;
         let _ = out.send(update.clone()).await;
     }
-    Ok(())
 }

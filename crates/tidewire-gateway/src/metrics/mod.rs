@@ -4,15 +4,17 @@ mod nodes;
 mod series;
 mod streams;
 
-use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tidewire_node::ServiceInfo;
 use tidewire_proto::subject::grammar::{INSPECTION, STREAMS};
 use tokio::time::timeout;
 
+pub use self::nodes::{node_metrics, node_series};
+pub use self::series::Sample;
 use self::series::{Samples, Series};
-use crate::counts::CLASSES_MS;
+use crate::problem::Problem;
 use crate::shared::Shared;
 
 /// How long a part of the metrics may take. A scrape by Prometheus ends after 10 seconds.
@@ -21,19 +23,45 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 const FRESH: Duration = Duration::from_secs(1);
 const MISSING: Series =
     Series("tidewire_metrics_missing", "gauge", "1 if a part of the metrics could not be read in time.", &["part"]);
+const REQUESTS: Series = Series(
+    "http_server_request_duration_seconds",
+    "histogram",
+    "Time from the head of a request to that of its answer.",
+    &["http_request_method", "url_scheme", "http_route", "http_response_status_code"],
+);
 
 /// The service that a part is read from: none if it could not be looked for, or is not there.
 type Served<'a> = Option<Option<&'a ServiceInfo>>;
-/// The last metrics of nodes and streams, and when they were read.
-pub(crate) type LastRead = tokio::sync::Mutex<Option<(Instant, String)>>;
 
-/// The text of all metrics. Those of nodes and streams are read at most once a second.
-pub(crate) async fn text(shared: &Shared) -> String {
+/// The text of all metrics, or with `node=NAME` in the query of that node alone. Those of nodes and
+/// streams are read at most once a second.
+pub(crate) async fn text(shared: &Shared, query: &str) -> Result<String, Problem> {
+    let mut node = None;
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        if name != "node" || node.replace(value.into_owned()).is_some() {
+            return Err(Problem::invalid(format!("query: {name:?} is not allowed: there is node=NAME, once")));
+        }
+    }
+    if shared.options.is_exporter || node.is_some() {
+        return nodes::text_of_one(shared, node.as_deref()).await;
+    }
     let mut last = shared.metrics.lock().await;
     if last.as_ref().is_none_or(|(since, _)| since.elapsed() >= FRESH) {
         *last = Some((Instant::now(), of_nodes(shared).await));
     }
-    own(shared) + last.as_ref().map_or("", |(_, text)| text)
+    Ok(own(shared) + last.as_ref().map_or("", |(_, text)| text))
+}
+
+/// A text in the form of OpenMetrics, where the name of a counter has no `_total`.
+pub(crate) fn open_metrics(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 8);
+    for line in text.lines() {
+        match line.split_once("_total ").filter(|_| line.starts_with('#')) {
+            Some((name, rest)) => out.extend([name, " ", rest, "\n"]),
+            None => out.extend([line, "\n"]),
+        }
+    }
+    out + "# EOF\n"
 }
 
 /// The metrics of the streams and the nodes of the hub.
@@ -48,61 +76,38 @@ async fn of_nodes(shared: &Shared) -> String {
     );
     for (part, samples, read) in [("streams", streams, of_streams), ("nodes", nodes, of_nodes)] {
         missing.add(MISSING, &[part], f64::from(u8::from(!matches!(read, Ok(Some(()))))));
-        samples.write(&mut out);
+        out += &samples.text();
     }
-    missing.write(&mut out);
-    out
+    out + &missing.text()
 }
 
 /// The metrics of the gateway and its hub.
 fn own(shared: &Shared) -> String {
-    let (mut out, counting) = (String::with_capacity(4_096), &shared.counting);
-    let (http, hub) = (counting.counts(), shared.hub.counts());
-    for (name, kind, help, value) in [
-        ("tidewire_http_connections", "gauge", "Connections that are open.", http.connections),
-        ("tidewire_http_requests_open", "gauge", "Requests that are under way, streams included.", http.requests),
-        ("tidewire_http_streams", "gauge", "Streams that are under way.", http.streams),
-        (
-            "tidewire_http_closed_total",
-            "counter",
-            "Connections that were closed to make room, or stood still.",
-            http.closed,
-        ),
-        ("tidewire_hub_nodes", "gauge", "Nodes that have joined the hub.", hub.nodes),
-        ("tidewire_hub_forwarded_total", "counter", "Frames that the hub has passed on.", hub.forwarded),
-        ("tidewire_hub_calls_total", "counter", "Calls that the hub has passed on.", hub.calls),
-        ("tidewire_hub_published_total", "counter", "Published messages that the hub has passed on.", hub.published),
-        ("tidewire_hub_dropped_total", "counter", "Published messages whose receivers had no room.", hub.dropped),
-        ("tidewire_hub_refused_total", "counter", "What the hub has refused.", hub.refused),
-    ] {
-        head(&mut out, name, kind, help);
-        line(&mut out, name, "", value);
+    let (http, hub, mut samples) = (&shared.counting, shared.hub.counts(), Samples::default());
+    let number = |counter: &AtomicUsize| counter.load(Ordering::Relaxed) as u64;
+    let mut add = |name, kind, help, value: u64| samples.add(Series(name, kind, help, &[]), &[], value as f64);
+    add("tidewire_http_connections", "gauge", "Connections that are open.", number(&http.connections));
+    add(
+        "tidewire_http_requests_open",
+        "gauge",
+        "Requests that are under way, streams included.",
+        number(&http.requests),
+    );
+    add("tidewire_http_streams", "gauge", "Streams that are under way.", number(&http.streams));
+    add(
+        "tidewire_http_closed_total",
+        "counter",
+        "Connections closed to make room, or that stood still.",
+        http.closed.load(Ordering::Relaxed),
+    );
+    add("tidewire_hub_nodes", "gauge", "Nodes that have joined the hub.", hub.nodes);
+    add("tidewire_hub_forwarded_total", "counter", "Frames that the hub has passed on.", hub.forwarded);
+    add("tidewire_hub_calls_total", "counter", "Calls that the hub has passed on.", hub.calls);
+    add("tidewire_hub_published_total", "counter", "Published messages that the hub has passed on.", hub.published);
+    add("tidewire_hub_dropped_total", "counter", "Published messages whose receivers had no room.", hub.dropped);
+    add("tidewire_hub_refused_total", "counter", "What the hub has refused.", hub.refused);
+    for ((method, route, status), times) in shared.counting.answers() {
+        samples.add_durations(REQUESTS, &[method, "http", route.name(), &status.to_string()], &times);
     }
-    let name = "tidewire_http_requests_total";
-    head(&mut out, name, "counter", "Requests that were answered.");
-    for ((route, status), count) in counting.answers() {
-        line(&mut out, name, &format!("{{route=\"{}\",status=\"{status}\"}}", route.name()), count);
-    }
-    let name = "tidewire_http_request_seconds";
-    head(&mut out, name, "histogram", "Time from the head of a request to that of its answer.");
-    for (route, times) in counting.times() {
-        let (route, mut sum) = (route.name(), 0);
-        let ends = CLASSES_MS.iter().map(|ms| (*ms as f64 / 1_000.0).to_string()).chain(["+Inf".to_owned()]);
-        for (end, count) in ends.zip(times.classes) {
-            sum += count;
-            line(&mut out, &format!("{name}_bucket"), &format!("{{route=\"{route}\",le=\"{end}\"}}"), sum);
-        }
-        let _ = writeln!(out, "{name}_sum{{route=\"{route}\"}} {}", times.sum_us as f64 / 1e6);
-        line(&mut out, &format!("{name}_count"), &format!("{{route=\"{route}\"}}"), sum);
-    }
-    out
-}
-
-fn head(out: &mut String, name: &str, kind: &str, help: &str) {
-    // Writing to memory does not fail.
-    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
-}
-
-fn line(out: &mut String, name: &str, labels: &str, value: u64) {
-    let _ = writeln!(out, "{name}{labels} {value}");
+    samples.text()
 }

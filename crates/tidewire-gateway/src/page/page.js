@@ -35,7 +35,9 @@ function section(told, tag) {
 }
 
 function method(path, post) {
-  const schema = post.requestBody.content["application/json"].schema.anyOf[0];
+  const [content] = Object.values(post.requestBody.content);
+  const schema = content.schema.anyOf?.[0] ?? content.schema;
+  const files = Object.entries(schema.properties ?? {}).filter(isFile).map(([name]) => fileInput(name));
   const answers = (post.responses["200"] ?? post.responses["202"]).content;
   const isStream = "text/event-stream" in answers;
   const result = isStream ? answers["text/event-stream"]["x-item-schema"] : answers["application/json"].schema;
@@ -45,24 +47,41 @@ function method(path, post) {
   const shown = make("pre");
   const button = make("button", path.startsWith("/commands/") ? "Start" : "Call");
   button.type = "button";
-  button.addEventListener("click", () => call(path, body.value, shown));
+  button.addEventListener("click", () => call(path, body.value, files, shown));
   return make("details", "", [
     make("summary", "", [make("code", post.operationId), ` ${post.summary || ""}${isStream ? " (stream)" : ""}`]),
     make("h3", "Arguments"), make("pre", JSON.stringify(schema.properties ?? {}, null, 2)),
     make("h3", isStream ? "Items" : "Result"), make("pre", JSON.stringify(result, null, 2)),
-    body, button, shown,
+    body, ...files, button, shown,
   ]);
 }
 
+const isFile = ([, schema]) => schema.format === "binary";
+
+function fileInput(name) {
+  const input = Object.assign(make("input"), { type: "file", name });
+  input.setAttribute("aria-label", name);
+  return input;
+}
+
+/** The arguments as a form; the files are last. */
+function form(text, files) {
+  const made = new FormData();
+  for (const [name, value] of Object.entries(JSON.parse(text))) made.append(name, typeof value === "string" ? value : JSON.stringify(value));
+  for (const input of files) if (input.files[0]) made.append(input.name, input.files[0]);
+  return made;
+}
+
 function example(schema) {
-  const entries = Object.entries(schema.properties ?? {}).filter(([name]) => (schema.required ?? []).includes(name));
+  const entries = Object.entries(schema.properties ?? {}).filter((one) => (schema.required ?? []).includes(one[0]) && !isFile(one));
   return Object.fromEntries(entries.map(([name, one]) => [name, { string: "", integer: 0, number: 0, boolean: false, array: [], object: {} }[one.type] ?? null]));
 }
 
-async function call(path, body, shown) {
+async function call(path, text, files, shown) {
   shown.textContent = "";
   try {
-    const answer = await fetch(path, { method: "POST", headers: { ...headers(), "content-type": "application/json" }, body });
+    const body = files.length ? form(text, files) : text;
+    const answer = await fetch(path, { method: "POST", headers: { ...headers(), ...(typeof body === "string" && { "content-type": "application/json" }) }, body });
     shown.className = answer.ok ? "" : "problem";
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let part = await reader.read(); !part.done; part = await reader.read()) shown.append(part.value);

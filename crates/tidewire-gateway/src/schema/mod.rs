@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 pub(crate) use faults::{Fault, faults};
 pub(crate) use integers::restore_integers;
-pub(crate) use query::{choices, query_arguments, text_arguments};
+pub(crate) use query::{NamedArguments, choices, query_arguments, text_arguments};
 
 /// Levels of a schema that are followed: a recursive type has no end of its own.
 const DEPTH: usize = 64;

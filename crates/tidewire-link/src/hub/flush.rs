@@ -93,7 +93,6 @@ impl Shared {
         taken
     }
 
-    /// Says a line of the log.
     pub(super) fn say(&self, line: &str) {
         self.log.line(line);
         if self.log.tick() < self.sleeps_until_us.load(Ordering::Acquire) {

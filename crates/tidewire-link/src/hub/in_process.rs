@@ -4,6 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
+use tidewire_core::link::access::Grant;
 use tidewire_core::link::hub::LinkId;
 use tidewire_core::link::outbox::{FrameSink, WriteBatch};
 
@@ -36,12 +37,14 @@ pub(crate) struct InProcessHub {
 }
 
 /// The role of a node that joins a hub of its process.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) enum Role {
     Own,
     Gateway,
     /// It represents programs elsewhere, under this number.
     Remote(u32),
+    /// It passes on what another hub says, with these permissions.
+    Partner(Box<Grant>),
 }
 
 /// The hub's end of a link inside of one process.
@@ -62,11 +65,11 @@ impl HubHandle {
 impl InProcessHub {
     /// True if this is the link of the hub's gateway.
     pub fn is_gateway(&self) -> bool {
-        self.role == Role::Gateway
+        matches!(self.role, Role::Gateway)
     }
 
     pub fn attach(&self, feed: Weak<dyn LocalFrameSink>) -> Option<LocalEnd> {
-        Some(self.hub.upgrade()?.attach(feed, self.role))
+        Some(self.hub.upgrade()?.attach(feed, self.role.clone()))
     }
 
     /// Runs a task on the link thread.
@@ -133,6 +136,7 @@ impl Shared {
             Role::Own => self.hub.lock().connected_own(secret, now_us),
             Role::Gateway => self.hub.lock().connected_gateway(secret, now_us),
             Role::Remote(number) => self.hub.lock().connected_remote(number, secret, now_us),
+            Role::Partner(grant) => self.hub.lock().connected_partner(*grant, secret, now_us),
         };
         self.keep(at, Arc::new(Peer::Local { feed, writing: SharedWriter::new() }));
         LocalEnd { shared: Arc::clone(self), at, left: AtomicBool::new(false) }

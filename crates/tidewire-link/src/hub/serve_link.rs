@@ -32,6 +32,9 @@ impl Shared {
             if socket.is_near() {
                 hub.is_near(at);
             }
+            if greeting.looks {
+                hub.only_looks(at);
+            }
             at
         };
         let peer = Arc::new(Peer::Remote { socket, writing: SharedWriter::in_turns(), end: Notify::new() });

@@ -78,23 +78,21 @@ impl Call {
         self.link.answered(self.key);
     }
 
-    /// Sends one item of the answer.
+    /// Sends one item of the answer. The frame waits for [`Flusher::flush`].
     ///
     /// # Errors
     /// [`Refused`] if it can't be sent.
     pub fn item(&self, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
         let payload = self.link.readied(payload);
         let sent = self.act(|session, id| session.answer_item(id, Flags::NORMAL, payload));
-        self.link.flush();
         sent.unwrap_or(Err(Refused::Over))
     }
 
-    /// Sends no more items, which ends the call.
+    /// Sends no more items, which ends the call. The frame waits for [`Flusher::flush`].
     pub fn over(mut self) {
         self.answered = true;
         self.act(|session, id| session.answer_over(id));
         self.link.answered(self.key);
-        self.link.flush();
     }
 
     /// Takes so many further items from the caller.

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidewire_core::link::assembly::Message;
 use tidewire_core::link::session::{Event, Fault, Joined, Named, OutgoingPayload};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{self, CallHead, PublishHead};
+use tidewire_sync::clock;
 
 use super::connection::{Connection, Transport};
 use super::receive::{ReceiveBatch, ReceivedEvents};
@@ -133,7 +134,7 @@ impl Shared {
             (handler, state.session.name_of(head.origin).cloned().unwrap_or_default())
         };
         let wait = Duration::from_millis(head.deadline_ms.into());
-        let deadline = (head.deadline_ms > 0).then(|| Instant::now() + wait);
+        let deadline = (head.deadline_ms > 0).then(|| clock::now() + wait);
         let key = CallKey { epoch, id };
         let call = Call { link: Arc::clone(self), key, message, from, deadline, answered: false };
         let Some(handler) = handler else {
@@ -176,7 +177,7 @@ impl Shared {
         let state = self.state.lock();
         let of = |number: &u64| state.subscriptions.get(number).map(|one| Arc::clone(&one.handler));
         let mut handlers = Vec::new();
-        if head.to == 0 {
+        if head.to == 0 || self.greeting.hub.is_some() {
             state.plain.for_each_match_str(head.subject, |number| handlers.extend(of(number)));
         } else {
             handlers.extend(state.by_id.get(&head.to).and_then(of));

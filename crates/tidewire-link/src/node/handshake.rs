@@ -5,6 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Weak};
 
+use tidewire_core::link::access::Grant;
 use tidewire_core::link::session::{Fault, Greeting, Session};
 use tidewire_core::tree::SubjectTree;
 use tidewire_proto::generated::errors::ErrorCode;
@@ -91,6 +92,15 @@ impl Link {
         Self::join_here(hub.place(Role::Remote(number)), greeting)
     }
 
+    /// Joins a hub of this process for another hub, whose messages the link passes on with the
+    /// permissions of a grant: it needs no token.
+    ///
+    /// # Errors
+    /// [`JoinError`] if the hub says no.
+    pub fn join_partner(hub: &HubHandle, grant: Grant, greeting: Greeting) -> Result<Self, JoinError> {
+        Self::join_here(hub.place(Role::Partner(Box::new(grant))), greeting)
+    }
+
     fn join_here(place: InProcessHub, greeting: Greeting) -> Result<Self, JoinError> {
         let address = Address::Tcp { host: "here".to_owned(), port: 0 };
         let link = Self::new(greeting, None, Some(place), Box::new(|_| {}))?;
@@ -153,6 +163,8 @@ impl Link {
             greeting,
             memory,
             shared_payloads: AtomicU64::new(0),
+            sent_bytes: AtomicU64::new(0),
+            received_bytes: AtomicU64::new(0),
             holds_back: AtomicBool::new(false),
             lays: AtomicBool::new(false),
             placed: Mutex::default(),

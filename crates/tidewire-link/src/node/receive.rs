@@ -2,6 +2,7 @@
 //! without the lock of the link, so that nobody waits for it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tidewire_core::link::session::{Event, Fault, Session};
 use tidewire_proto::wire::{BegunChunk, Frame, WireError};
@@ -22,6 +23,7 @@ pub(super) struct ReceiveBatch<'a> {
     /// The link has got another session meanwhile, which this is not for.
     over: bool,
     inflated_bytes: usize,
+    received_bytes: u64,
 }
 
 /// Session events of a received batch.
@@ -46,6 +48,7 @@ impl<'a> ReceiveBatch<'a> {
             fault: Ok(()),
             over: false,
             inflated_bytes: 0,
+            received_bytes: 0,
         }
     }
 
@@ -71,11 +74,13 @@ impl<'a> ReceiveBatch<'a> {
 
     /// Takes a frame. After a fault it is skipped.
     pub fn received(&mut self, frame: &Frame<'_>) {
+        self.received_bytes += frame.bytes.len() as u64;
         self.hear(|session, now_us, events| session.received(frame, now_us, events));
     }
 
     /// So much of a chunk was written to where it belongs.
     pub fn filled(&mut self, chunk: &mut BegunChunk, count: usize) {
+        self.received_bytes += count as u64;
         self.hear(|session, now_us, events| session.filled(chunk, count, now_us, events));
     }
 
@@ -88,6 +93,7 @@ impl<'a> ReceiveBatch<'a> {
 
     pub fn end(mut self) -> ReceivedEvents {
         let due_us = self.session().next_us();
+        self.shared.received_bytes.fetch_add(self.received_bytes, Ordering::Relaxed);
         ReceivedEvents { events: self.events, epoch: self.epoch, due_us, fault: self.fault }
     }
 

@@ -33,7 +33,7 @@ pub(super) async fn keep(shared: Arc<Shared>, socket: Socket) {
     );
     loop {
         if let Some(socket) = socket.take() {
-            let epoch = shared.state.lock().epoch;
+            let (epoch, began_us) = (shared.state.lock().epoch, now_us());
             let reason = match Connection::over(socket, shared.greeting.frame_bytes, epoch) {
                 Ok(connection) => shared.go(Arc::new(connection)).await,
                 Err(_) => gone(),
@@ -50,7 +50,8 @@ pub(super) async fn keep(shared: Arc<Shared>, socket: Socket) {
                 return;
             }
             if was_joined {
-                backoff.reset();
+                // A hub that takes the node in and loses it at once is not called without a pause.
+                backoff.reset_after(now_us() - began_us);
                 (shared.log)(&format!("the link is lost: {}", String::from(&reason)));
             } else if let Fault::Told { text, .. } = &reason {
                 (shared.log)(&format!("the hub does not take this node in again: {text}"));
@@ -210,7 +211,7 @@ impl Shared {
     /// Goes on with writing.
     fn resume(&self, connection: &Connection) -> Result<(), Fault> {
         let resumed =
-            connection.writing.resume(|burst| self.take(connection, burst), |burst| connection.kind.write(burst));
+            connection.writing.resume(|burst| self.take(connection, burst), |burst| self.write(connection, burst));
         self.let_write();
         self.idle.tell();
         resumed.map_err(|_| gone())

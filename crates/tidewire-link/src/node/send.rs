@@ -1,5 +1,6 @@
 //! The writer of a node's link: when frames are written, and in which bursts.
 
+use std::io;
 use std::sync::atomic::Ordering;
 
 use tidewire_core::link::outbox::{FrameSink, WriteBatch};
@@ -72,11 +73,17 @@ impl Shared {
     fn write_out(&self) {
         let Some(connection) = self.connection.lock().clone() else { return };
         let flushed =
-            connection.writing.flush(|burst| self.take(&connection, burst), |burst| connection.kind.write(burst));
+            connection.writing.flush(|burst| self.take(&connection, burst), |burst| self.write(&connection, burst));
         if flushed.is_err() {
             connection.end.notify_one();
         }
         self.idle.tell();
+    }
+
+    pub(super) fn write(&self, connection: &Connection, burst: &WriteBatch) -> io::Result<usize> {
+        let count = connection.kind.write(burst)?;
+        self.sent_bytes.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
     }
 
     pub(super) fn take(&self, connection: &Connection, burst: &mut WriteBatch) -> bool {

@@ -39,7 +39,6 @@ pub(crate) trait SharedSocket: Send + Sync {
     fn ends(&self);
 }
 
-/// Read ownership of a socket.
 #[derive(Default)]
 pub(crate) struct ReadOwner {
     /// The number of the [`Reader`] that reads, or 0: the link thread reads.

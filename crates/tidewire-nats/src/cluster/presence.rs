@@ -6,12 +6,10 @@ use tidewire_proto::generated::limits;
 
 /// The subject on which nodes announce their presence.
 pub(super) const SUBJECT: &str = "tw.presence";
-/// The version of it.
 const VERSION: u32 = 1;
 /// The longest that is read.
 const BYTES_MAX: usize = 4_096;
 
-/// Kind of a presence message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum PresenceKind {

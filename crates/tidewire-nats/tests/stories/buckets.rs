@@ -8,9 +8,8 @@ use tidewire_backend::home::{BucketSettings, Expect, Home, HomeErrorKind};
 use crate::servers::{Server, home, subject, unique};
 
 fn bucket(home: &dyn Home, history: u32) -> String {
-    let settings = BucketSettings { history, ..BucketSettings::new(&unique("bucket")) };
-    let name = settings.name.clone();
-    home.create_bucket(settings).wait().unwrap();
+    let name = unique("bucket");
+    home.create_bucket(BucketSettings { history, ..BucketSettings::new(&name) }).wait().unwrap();
     name
 }
 

@@ -1,98 +1,28 @@
-//! Service clients: call options, priorities, load balancing and broadcast calls.
+//! Service clients: calls, streams and broadcast calls.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidewire_core::rpc::balancer::Policy;
-use tidewire_proto::generated::limits;
+use tidewire_core::federation::HUBS;
+use tidewire_core::rpc::balancer::RoutingExplanation;
 use tidewire_proto::subject::grammar::{instance_subject, service_subject};
-use tidewire_proto::wire::{FieldsWriter, Flags};
 
 use crate::calls::call::Call;
+use crate::calls::call_options::{CallOptions, DEFAULT_TIMEOUT};
+use crate::calls::call_record::CallRecord;
 use crate::calls::item_stream::Items;
 use crate::calls::prepared_call::{CallTarget, PreparedCall};
-use crate::discovery::listed;
+use crate::calls::priority::{Choice, Priority};
+use crate::discovery::lookup::listed;
 use crate::error::Error;
 use crate::names;
 use crate::node::core::Core;
 use crate::pending::Pending;
-use crate::services::context::{Context, ORIGIN, PUBLIC, TRACE, USER};
+use crate::services::context::Context;
 use crate::values::references::within;
 use crate::values::{Blob, Writer};
-
-/// Which waits less on a wire that is busy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Priority {
-    /// Before all others.
-    Urgent,
-    /// Before what is normal.
-    High,
-    /// The default.
-    #[default]
-    Normal,
-    /// After all others.
-    Low,
-}
-
-impl Priority {
-    pub(crate) fn of_lane(lane: usize) -> Self {
-        [Self::Urgent, Self::High, Self::Normal, Self::Low][lane.min(3)]
-    }
-
-    /// The name that storage backends and nodes of other languages use.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Urgent => "urgent",
-            Self::High => "high",
-            Self::Normal => "normal",
-            Self::Low => "low",
-        }
-    }
-
-    pub(crate) fn flags(self) -> Flags {
-        Flags::NORMAL.in_lane(self as u8)
-    }
-}
-
-/// Load balancing between the instances of a service. The hub chooses, unless an argument is a
-/// stream, a function or an object, which is for one node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Choice {
-    /// One with the fewest calls in progress.
-    #[default]
-    LeastOutstanding,
-    /// The one that has been served longest.
-    First,
-    /// Any.
-    Random,
-    /// The instance with the lowest recent latency of calls from this node; running calls count,
-    /// too. Each instance is tried once, and one call in twenty goes to any of them. This node
-    /// chooses, and not the hub: its first call requests the list of instances from the hub.
-    LowestLatency,
-}
-
-impl Choice {
-    /// The number that the hub is sent.
-    pub(crate) fn number(self) -> u8 {
-        match self {
-            Self::LeastOutstanding | Self::LowestLatency => 0,
-            Self::First => 1,
-            Self::Random => 2,
-        }
-    }
-
-    pub(crate) fn policy(self) -> Policy {
-        match self {
-            Self::LeastOutstanding => Policy::LeastOutstanding,
-            Self::First => Policy::First,
-            Self::Random => Policy::Random,
-            Self::LowestLatency => Policy::LowestLatency { explore: 0.05 },
-        }
-    }
-}
 
 /// The reply of one instance to a broadcast call.
 #[derive(Debug)]
@@ -127,72 +57,6 @@ pub struct Client {
     core: Arc<Core>,
     service: Arc<str>,
     options: CallOptions,
-}
-
-/// Options of a call: all except its target and arguments.
-#[derive(Clone, Default)]
-pub(crate) struct CallOptions {
-    timeout: Option<Duration>,
-    until: Option<Instant>,
-    pub priority: Priority,
-    pub headers: Vec<(String, String)>,
-    instance: Option<String>,
-    pub choice: Choice,
-    pub idempotent: bool,
-    pub problem: Option<Error>,
-}
-
-impl CallOptions {
-    /// Default options, with the error of an invalid name.
-    pub fn checked(name: Result<(), Error>) -> Self {
-        Self { problem: name.err(), ..Self::default() }
-    }
-
-    pub fn with_timeout(&mut self, timeout: Duration) {
-        self.note(check_timeout(timeout));
-        self.timeout = Some(timeout);
-    }
-
-    pub fn with_outer(&mut self, context: &Context) {
-        self.until = context.deadline();
-        let fields = context.trace_context().chain([(TRACE, context.trace())]);
-        for (name, value) in fields {
-            if !self.headers.iter().any(|(given, _)| given == name) {
-                self.headers.push((name.to_owned(), value.to_owned()));
-            }
-        }
-    }
-
-    pub fn with_caller(&mut self, user: &str, trace: Option<&str>) {
-        self.headers.push((ORIGIN.to_owned(), PUBLIC.to_owned()));
-        for (name, value) in [(USER, Some(user).filter(|user| !user.is_empty())), (TRACE, trace)] {
-            self.headers.extend(value.map(|value| (name.to_owned(), value.to_owned())));
-        }
-    }
-
-    pub fn with_header(&mut self, name: String, value: String) {
-        if name.starts_with("tw-") {
-            let text = format!("header: {name:?} is not allowed: names that begin with tw- belong to the protocol");
-            self.note(Err(Error::invalid(text)));
-        }
-        self.headers.push((name, value));
-    }
-
-    /// Deadline of a call, with `timeout` as the default.
-    pub fn deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
-        let own = self.timeout.or(timeout).map(|timeout| Instant::now() + timeout);
-        match (own, self.until) {
-            (Some(own), Some(outer)) => Some(own.min(outer)),
-            (own, outer) => own.or(outer),
-        }
-    }
-
-    /// Stores the first error, for the call to return.
-    fn note(&mut self, checked: Result<(), Error>) {
-        if let (None, Err(problem)) = (&self.problem, checked) {
-            self.problem = Some(problem);
-        }
-    }
 }
 
 impl Client {
@@ -234,6 +98,20 @@ impl Client {
         self
     }
 
+    /// A number that the time of calls depends on, such as their rows, for
+    /// [`Choice::LowestLatency`].
+    pub fn cost(mut self, cost: f64) -> Self {
+        self.options.cost = cost;
+        self
+    }
+
+    /// The estimates and the last decisions of [`Choice::LowestLatency`] for a method, from the
+    /// calls of this node with this client's [cost](Self::cost).
+    pub fn explain(&self, method: &str) -> RoutingExplanation {
+        let call = self.core.profile(method, self.options.cost, self.options.idempotent);
+        self.core.directory.explain(&self.service, &call)
+    }
+
     /// Marks calls as idempotent: a call whose link is lost is retried, within its deadline and at
     /// most [`NodeOptions::resends`](crate::NodeOptions::resends) times.
     pub fn idempotent(mut self) -> Self {
@@ -246,6 +124,12 @@ impl Client {
     /// refuses such calls of other nodes.
     pub fn on_behalf(mut self, user: &str, trace: Option<&str>) -> Self {
         self.options.with_caller(user, trace);
+        self
+    }
+
+    /// Makes calls in the name of a hub, as the first of their path.
+    pub(crate) fn of_hub(mut self, hub: &str) -> Self {
+        self.options.headers.push((HUBS.to_owned(), hub.to_owned()));
         self
     }
 
@@ -340,7 +224,9 @@ impl Client {
     fn shot_of(&self, method: &str, blob: Blob, timeout: Option<Duration>) -> Result<PreparedCall, Error> {
         names::token("method", method)?;
         let aim = self.aim(method, &blob);
-        PreparedCall::new(&self.core, aim, self.title(method), blob, &self.options, self.options.deadline(timeout))
+        let (options, title) = (&self.options, self.title(method));
+        let record = CallRecord::of_service(&self.core, &self.service, method, &options.headers);
+        PreparedCall::new(&self.core, aim, title, blob, options, options.deadline(timeout), record)
     }
 
     fn aim(&self, method: &str, blob: &Blob) -> CallTarget {
@@ -349,32 +235,9 @@ impl Client {
             let (service, instance) = (Arc::clone(service), instance.clone());
             return CallTarget::Service { service, method: method.to_owned(), instance };
         }
-        CallTarget::Subject(match instance {
-            Some(instance) => instance_subject(service, instance, method),
-            None => service_subject(service, method),
-        })
+        match instance {
+            Some(instance) => CallTarget::Subject(instance_subject(service, instance, method)),
+            None => CallTarget::AnyInstance(service_subject(service, method)),
+        }
     }
-}
-
-/// Default timeout of a call.
-pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(limits::ASK_TIMEOUT_MS.default);
-
-pub(crate) fn check_timeout(timeout: Duration) -> Result<(), Error> {
-    let max = Duration::from_millis(limits::ASK_TIMEOUT_MS.max);
-    if timeout.is_zero() || timeout > max {
-        let text = format!("timeout: {timeout:?} is not allowed: give more than 0 and at most {} s", max.as_secs());
-        return Err(Error::invalid(text));
-    }
-    Ok(())
-}
-
-/// Headers as the fields of a frame.
-pub(crate) fn fields(title: &str, headers: &[(String, String)]) -> Result<Vec<u8>, Error> {
-    let mut fields = Vec::new();
-    let mut writer = FieldsWriter::new(&mut fields);
-    for (name, value) in headers {
-        let added = writer.add(name, value.as_bytes());
-        added.map_err(|wrong| Error::new(wrong.code(), format!("{title}: header: {name:?}: {wrong}")))?;
-    }
-    Ok(fields)
 }

@@ -38,13 +38,16 @@ enum Where {
 
 impl InstanceLookup {
     pub fn begin(prepared: PreparedCall, credit: u32, waiting: Arc<dyn ReplyWaiter>) -> Result<Self, Error> {
-        let (core, finding) = (prepared.core()?, prepared.find()?);
+        let (core, wanted) = (prepared.core()?, prepared.wanted());
         let (runner, begins) = (Arc::clone(&core.runner), Arc::clone(&core.runner));
         let slot = Arc::new(LookupSlot(Mutex::new(State { call: Where::Waits(Box::new(prepared)), waker: None })));
         let sends = LookupTask(Arc::clone(&slot));
         runner.spawn(Box::pin(async move {
             begins.beat();
-            let found = finding.await;
+            let found = match wanted {
+                Some((service, instance)) => core.directory.found(&core, &service, instance.as_deref()).await,
+                None => Ok(()),
+            };
             sends.0.send(found, credit, waiting);
         }));
         Ok(Self(slot))
@@ -129,8 +132,6 @@ impl LookupSlot {
             state.call = Where::Sent(Box::new((*prepared, sent)));
             state.waker.take()
         };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        waker.into_iter().for_each(Waker::wake);
     }
 }

@@ -5,27 +5,31 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use tidewire_core::rpc::balancer::CallProfile;
 use tidewire_core::rpc::retry::Retry;
-use tidewire_engine::raw::{Fire, Watch};
+use tidewire_engine::raw::{Fire, Watch, clock};
 use tidewire_link::{CallKey, ReplyWaiter};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::grammar::instance_subject;
-use tidewire_proto::wire::{CallHead, Fields, Flags};
+use tidewire_proto::wire::{CHOICE_WITH_CAPACITY, CallHead, Fields, Flags};
 
-use crate::calls::client::{CallOptions, Choice, fields};
-use crate::calls::reply_slot::CallOutcome;
+use crate::calls::call_options::{CallOptions, fields};
+use crate::calls::call_record::CallRecord;
+use crate::calls::priority::Choice;
+use crate::calls::reply_slot::{CallOutcome, Payload};
 use crate::discovery::directory::{ChosenInstance, nobody};
 use crate::error::Error;
 use crate::names;
 use crate::node::core::Core;
 use crate::objects::{ExportScope, Exportable, ImportHandle, OutboundReference};
-use crate::pending::Pending;
 use crate::values::{self, Blob};
 
 /// Where a call goes.
 pub(crate) enum CallTarget {
     /// The hub chooses among those who subscribed.
     Subject(String),
+    /// The hub chooses an instance of the service of this subject.
+    AnyInstance(String),
     /// This node chooses an instance: of this id, or by the policy.
     Service { service: Arc<str>, method: String, instance: Option<String> },
     /// A method of an imported object.
@@ -51,12 +55,16 @@ pub(crate) struct PreparedCall {
     aim: CallTarget,
     flags: Flags,
     choice: Choice,
+    cost: f64,
     chosen: Option<ChosenInstance>,
     /// Its attempts, once one has failed.
     retry: Option<Box<Retry<Arc<str>>>>,
+    /// The first refusal for lack of capacity.
+    overload: Option<CallOutcome>,
     /// The number of the link that names its exports.
     given_at: Option<u32>,
     giving: ExportScope,
+    record: CallRecord,
 }
 
 impl PreparedCall {
@@ -67,19 +75,23 @@ impl PreparedCall {
         blob: Blob,
         options: &CallOptions,
         deadline: Option<Instant>,
+        record: CallRecord,
     ) -> Result<Self, Error> {
         core.check()?;
         if let Some(problem) = &options.problem {
             return Err(problem.clone());
         }
-        let fields = fields(&title, &options.headers)?;
+        let carried = record.span.carried(&options.headers);
+        let fields = fields(&title, carried.as_deref().unwrap_or(&options.headers))?;
         // A stream is read once, and a returned reference is for its owner alone.
         let is_bound = blob.offered.iter().any(|offered| offered.what.is_bound());
         let idempotent = options.idempotent && !is_bound;
         let given_at = if blob.offered.is_empty() { None } else { core.objects.number() };
         let owner = match &aim {
             CallTarget::Object(..) => NodeHandle::Seen(Arc::downgrade(core)),
-            CallTarget::Subject(_) | CallTarget::Service { .. } => NodeHandle::Kept(Arc::clone(core)),
+            CallTarget::Subject(_) | CallTarget::AnyInstance(_) | CallTarget::Service { .. } => {
+                NodeHandle::Kept(Arc::clone(core))
+            }
         };
         Ok(Self {
             core: owner,
@@ -91,10 +103,13 @@ impl PreparedCall {
             aim,
             flags: options.priority.flags().with_again(idempotent),
             choice: options.choice,
+            cost: options.cost,
             chosen: None,
             retry: None,
+            overload: None,
             given_at,
             giving: ExportScope::default(),
+            record,
         })
     }
 
@@ -115,24 +130,21 @@ impl PreparedCall {
         Some(self.core().ok()?.runner.watch(self.deadline?, fire))
     }
 
-    /// Chooses an instance; true if there is one. If not, [`find`](Self::find) an instance first.
+    /// Chooses an instance; true if there is one. If not, an instance is to be looked up first.
     pub fn is_found(&mut self) -> bool {
-        self.leave();
+        self.left(None);
         let CallTarget::Service { service, instance, .. } = &self.aim else { return true };
         let Ok(core) = self.core() else { return true };
         let tried = self.retry.as_ref().map_or(&[][..], |retry| retry.tried());
-        self.chosen = core.directory.choose(service, instance.as_deref(), self.choice.policy(), tried);
+        let (policy, profile, is_overloaded) = (self.choice.policy(), self.profile(&core), self.is_overloaded());
+        self.chosen = core.directory.choose(service, instance.as_deref(), policy, &profile, tried, is_overloaded);
         self.chosen.is_some()
     }
 
-    /// Learns from the hub where it may go.
-    pub fn find(&self) -> Result<Pending<()>, Error> {
-        let core = self.core()?;
-        let CallTarget::Service { service, instance, .. } = &self.aim else {
-            return Ok(Pending::ready(()));
-        };
-        let (service, instance) = (Arc::clone(service), instance.clone());
-        Ok(Pending::new(async move { core.directory.found(&core, &service, instance.as_deref()).await }))
+    /// The service whose instance is to be found, and the id of the instance if the call has one.
+    pub fn wanted(&self) -> Option<(Arc<str>, Option<String>)> {
+        let CallTarget::Service { service, instance, .. } = &self.aim else { return None };
+        Some((Arc::clone(service), instance.clone()))
     }
 
     /// Sends it. One that may be sent again keeps its arguments.
@@ -140,8 +152,9 @@ impl PreparedCall {
         let core = self.core()?;
         let (subject, peer) = self.route()?;
         let (subject, peer, mut giving) = (subject.into_owned(), peer.to_owned(), ExportScope::default());
-        let keeps = self.idempotent || matches!(self.aim, CallTarget::Service { .. });
+        let keeps = self.idempotent || matches!(self.aim, CallTarget::AnyInstance(_) | CallTarget::Service { .. });
         let mut again = keeps.then(|| self.blob.clone());
+        let choice = if self.is_overloaded() { CHOICE_WITH_CAPACITY } else { self.choice.number() };
         let blob = again.as_mut().unwrap_or(&mut self.blob);
         if !blob.offered.is_empty() {
             if self.given_at != core.objects.number() {
@@ -149,12 +162,12 @@ impl PreparedCall {
             }
             giving = core.objects.give(&peer, blob)?;
         }
-        let left = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let left = self.deadline.map(|at| at.saturating_duration_since(clock::now()));
         let deadline_ms =
             left.map_or(0, |left| u32::try_from(left.as_micros().div_ceil(1_000)).unwrap_or(u32::MAX).max(1));
         let head = CallHead {
             deadline_ms,
-            choice: self.choice.number(),
+            choice,
             credit,
             subject: &subject,
             fields: Fields::parse("CALL", &self.fields).unwrap_or_default(),
@@ -169,16 +182,22 @@ impl PreparedCall {
         })?;
         link.flush();
         self.giving = giving;
-        if let Some(chosen) = &mut self.chosen {
-            chosen.began(&core.directory);
+        if let Some(mut chosen) = self.chosen.take() {
+            chosen.began(&core.directory, self.choice.policy(), &self.profile(&core));
+            self.chosen = Some(chosen);
         }
         Ok(key)
+    }
+
+    fn profile(&self, core: &Core) -> CallProfile<'_> {
+        let CallTarget::Service { method, .. } = &self.aim else { return CallProfile::default() };
+        core.profile(method, self.cost, self.idempotent)
     }
 
     /// Its subject, and the node that it goes to, where that is known.
     fn route(&self) -> Result<(Cow<'_, str>, &str), Error> {
         match (&self.aim, &self.chosen) {
-            (CallTarget::Subject(subject), _) => Ok((subject.into(), "")),
+            (CallTarget::Subject(subject) | CallTarget::AnyInstance(subject), _) => Ok((subject.into(), "")),
             (CallTarget::Service { service, method, .. }, Some(chosen)) => {
                 Ok((instance_subject(service, &chosen.instance, method).into(), &chosen.node))
             }
@@ -190,18 +209,48 @@ impl PreparedCall {
         }
     }
 
-    /// Chooses another instance if the chosen one refuses the call; true if there is one.
+    /// Chooses another instance if the chosen one refuses the call; true if there is one, or the
+    /// hub is to choose.
     pub fn finds_another(&mut self, number: u16) -> bool {
+        let is_overload = number == ErrorCode::Overloaded.number();
         let is_refusal = [ErrorCode::NoResponders, ErrorCode::NodeStopped].iter().any(|code| code.number() == number);
-        let Some(chosen) = self.chosen.as_ref().filter(|_| is_refusal) else { return false };
-        let at = Arc::clone(&chosen.instance);
         let Ok(core) = self.core() else { return false };
-        self.retry(&core).refused(at);
-        if self.giving.is_bound() {
+        if is_overload && matches!(self.aim, CallTarget::AnyInstance(_)) {
+            return self.retry(&core).overloaded(None);
+        }
+        let Some(chosen) = self.chosen.as_ref().filter(|_| is_refusal || is_overload) else { return false };
+        let at = Arc::clone(&chosen.instance);
+        if is_overload {
+            self.retry(&core).overloaded(at);
+        } else {
+            self.retry(&core).refused(at);
+        }
+        // References among the arguments stay at this hub.
+        if self.giving.is_bound() || (is_overload && !self.blob.offered.is_empty()) {
             return false;
         }
         self.giving.ended(true);
         self.is_found()
+    }
+
+    fn is_overloaded(&self) -> bool {
+        self.retry.as_ref().is_some_and(|retry| retry.is_overloaded())
+    }
+
+    /// Keeps the first refusal for lack of capacity, while other instances are tried.
+    pub fn keep(&mut self, outcome: CallOutcome) {
+        if matches!(&outcome, CallOutcome::Failed(number, _) if *number == ErrorCode::Overloaded.number()) {
+            self.overload.get_or_insert(outcome);
+        }
+    }
+
+    /// The outcome of a call that no instance has taken: the first refusal for lack of capacity
+    /// says why.
+    pub fn cause(&mut self, outcome: CallOutcome) -> CallOutcome {
+        let refusals = [ErrorCode::Overloaded, ErrorCode::NoResponders, ErrorCode::NodeStopped];
+        let CallOutcome::Failed(number, Some(_)) = &outcome else { return outcome };
+        let is_refusal = refusals.iter().any(|code| code.number() == *number);
+        self.overload.take().filter(|_| is_refusal).unwrap_or(outcome)
     }
 
     /// True if the call may be retried after a lost link. Exports are named by the link of their
@@ -215,8 +264,8 @@ impl PreparedCall {
     pub fn lost(&mut self, core: &Core) -> bool {
         self.giving.ended(true);
         let at = self.chosen.as_ref().map(|chosen| Arc::clone(&chosen.instance));
-        self.leave();
-        self.retry(core).lost(at, core.runner.us_at(Instant::now()))
+        self.left(None);
+        self.retry(core).lost(at, core.runner.us_at(clock::now()))
     }
 
     /// True if the call was sent and its link lost since.
@@ -226,8 +275,8 @@ impl PreparedCall {
 
     /// The pause before a retry without an instance; None: no retry.
     pub fn nobody(&mut self, core: &Core) -> Option<Duration> {
-        self.leave();
-        self.retry(core).nobody(core.runner.us_at(Instant::now())).map(Duration::from_micros)
+        self.left(None);
+        self.retry(core).nobody(core.runner.us_at(clock::now())).map(Duration::from_micros)
     }
 
     fn retry(&mut self, core: &Core) -> &mut Retry<Arc<str>> {
@@ -259,8 +308,16 @@ impl PreparedCall {
         self.left(Some(failed.is_some()));
     }
 
+    /// Records the end of the call for spans and metrics, with its error if it has failed.
+    pub fn recorded(&mut self, error: Option<&Error>) {
+        let core = self.core().ok();
+        self.record.end(core.as_deref(), error);
+    }
+
     /// Its caller waits no longer; the result of the callee is unknown.
     pub fn given_up(&mut self) {
+        let core = self.core().ok();
+        self.record.cancel(core.as_deref());
         self.giving.ended(false);
         // The streams of an unsent call have no reader.
         for offered in std::mem::take(&mut self.blob.offered) {
@@ -268,14 +325,10 @@ impl PreparedCall {
                 slot.close();
             }
         }
-        self.leave();
-    }
-
-    /// Releases the chosen instance without an outcome.
-    fn leave(&mut self) {
         self.left(None);
     }
 
+    /// Releases the chosen instance: its call has failed or not, or has no outcome.
     fn left(&mut self, failed: Option<bool>) {
         if let (Some(mut chosen), Ok(core)) = (self.chosen.take(), self.core()) {
             chosen.ended(&core.directory, failed);
@@ -287,14 +340,17 @@ impl PreparedCall {
         self.giving.poll_closed(context)
     }
 
-    /// The error for the caller: an object whose owner has left is gone.
-    pub fn reply_error(&self, number: u16, payload: &[u8]) -> Error {
-        match &self.aim {
-            CallTarget::Object(holding, _) if number == ErrorCode::NoResponders.number() => {
+    /// The error of a failed call, if it was sent; without a payload its link was lost. An object
+    /// whose owner has left is gone.
+    pub fn error(this: Option<&Self>, number: u16, payload: Option<Payload>) -> Error {
+        let title = this.map_or("call", |prepared| &prepared.title);
+        match (payload, this.map(|prepared| &prepared.aim)) {
+            (None, _) => Error::lost(title),
+            (Some(_), Some(CallTarget::Object(holding, _))) if number == ErrorCode::NoResponders.number() => {
                 holding.lost();
                 holding.gone("its owner has left, or lost its link")
             }
-            _ => values::read_error(&self.title, number, payload),
+            (Some(payload), _) => values::read_error(title, number, payload.bytes()),
         }
     }
 }

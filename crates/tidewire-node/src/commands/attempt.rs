@@ -1,6 +1,5 @@
 //! State of a running attempt at a command: its interruption, its reports and its end.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -9,7 +8,7 @@ use tidewire_engine::raw::Mutex;
 
 use super::record::{CommandRecord, Report, now_us};
 use super::store::CommandStore;
-use crate::node::core::Runner;
+use crate::node::runner::Runner;
 use crate::pending::Wakers;
 
 /// Reason of an early end.
@@ -170,10 +169,6 @@ impl Attempt {
 
     /// Waits until the newest report is stored.
     pub(super) async fn stored(&self) {
-        poll_fn(|context| {
-            self.wakers.add(context.waker());
-            if self.state.lock().is_storing { Poll::Pending } else { Poll::Ready(()) }
-        })
-        .await;
+        self.wakers.until(|| (!self.state.lock().is_storing).then_some(())).await;
     }
 }

@@ -1,26 +1,26 @@
 //! Commands: long work that is started, followed, and found again by its id. The hub decides the
 //! state of each command.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 pub use tidewire_core::stream::command::Stage;
+use tidewire_engine::raw::clock;
 use tidewire_proto::generated::errors::ErrorCode;
 
 use super::info::{CommandInfo, Ended, State, time_of};
 use super::record::{SERVICE, WAIT_US};
-use crate::calls::client::{Client, Priority};
+use crate::calls::client::Client;
 use crate::calls::item_stream::Items;
+use crate::calls::priority::Priority;
 use crate::delay::Delay;
 use crate::error::Error;
 use crate::names;
-use crate::node::Node;
-use crate::node::core::Core;
+use crate::node::core::{Core, Node};
 use crate::pending::{Pending, wait};
+use crate::streams::conventions::micros;
 use crate::values::{self, Bytes, Value};
 
 /// Pause before a retry at an unreachable hub. A restored link ends the pause.
@@ -53,26 +53,16 @@ pub struct StartOptions {
     priority: Priority,
 }
 
-impl StartOptions {
+setters! {
+    StartOptions:
     /// The key of the command, such as a shard or a customer. Of the commands that are exclusive by
     /// key, only one of a key runs at a time.
-    pub fn key(mut self, key: impl Into<String>) -> Self {
-        self.key = Some(key.into());
-        self
-    }
-
+    key(key: impl Into<String>) => key = Some(key.into());
     /// An idempotency key, which is the command's id: a second start with it returns the existing
     /// command.
-    pub fn id(mut self, id: impl Into<String>) -> Self {
-        self.id = Some(id.into());
-        self
-    }
-
+    id(id: impl Into<String>) => id = Some(id.into());
     /// Which go first where some wait.
-    pub fn priority(mut self, priority: Priority) -> Self {
-        self.priority = priority;
-        self
-    }
+    priority(priority: Priority) => priority = priority;
 }
 
 /// How far a command is.
@@ -177,13 +167,7 @@ impl Commands {
         if !error.is_retryable() {
             return Err(explained(error));
         }
-        let (pause, is_lost) = (Delay::begin(&self.core.runner, PAUSE), self.core.link.joined().is_none());
-        poll_fn(|context| {
-            self.core.rejoined.add(context.waker());
-            let is_back = is_lost && self.core.link.joined().is_some();
-            if pause.is_over(context) || is_back { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
+        self.core.pause(Delay::begin(&self.core.runner, PAUSE)).await;
         self.core.check()
     }
 }
@@ -256,7 +240,7 @@ impl CommandRun {
     /// # Cancel safety
     /// As for `result`.
     pub fn result_within<T: DeserializeOwned + Send + 'static>(&self, time: Duration) -> Pending<Option<T>> {
-        let (run, until) = (self.clone(), Instant::now() + time);
+        let (run, until) = (self.clone(), clock::now() + time);
         Pending::new(async move {
             let ended = run.ended(Some(until)).await?;
             if ended.stage.is_over() { ended.outcome(&run.id).map(Some) } else { Ok(None) }
@@ -272,8 +256,7 @@ impl CommandRun {
         let (mut revision, mut is_over, mut ended) =
             first.ok_or_else(|| Error::new(ErrorCode::NotFound, format!("command {:?}: there is none", self.id)))?;
         while !is_over {
-            let left =
-                until.map_or(WAIT_US, |until| crate::streams::micros(until.saturating_duration_since(Instant::now())));
+            let left = until.map_or(WAIT_US, |until| micros(until.saturating_duration_since(clock::now())));
             if left == 0 {
                 break;
             }

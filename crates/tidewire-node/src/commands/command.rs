@@ -22,7 +22,8 @@ use crate::names;
 use crate::node::core::Core;
 use crate::node::options::within;
 use crate::services::failure::Failure;
-use crate::services::service::{Answers, answers, untyped};
+use crate::services::method::{Answers, answers};
+use crate::services::service::untyped;
 
 /// Time of a record after the end of its command, and of an attempt, by default.
 const KEEP: Duration = Duration::from_secs(86_400);
@@ -92,19 +93,6 @@ impl Command {
         }
     }
 
-    /// How long an attempt may take; one hour by default.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.info.timeout = Some(timeout.as_secs_f64());
-        self
-    }
-
-    /// How often a failed or lost attempt is tried again, after 0.5 s, 1 s and so on up to a
-    /// minute; 3 by default.
-    pub fn retries(mut self, retries: u32) -> Self {
-        self.info.retries = retries;
-        self
-    }
-
     /// Of the commands with one [key](super::StartOptions::key), only one runs at a time.
     pub fn exclusive_by_key(mut self) -> Self {
         self.info.exclusive = Some("key".to_owned());
@@ -116,12 +104,6 @@ impl Command {
         let checked = within(&limits::COMMAND_CONCURRENCY, "concurrency", commands as u64);
         self.problem = self.problem.or(checked.err());
         self.concurrency = commands;
-        self
-    }
-
-    /// How long the record stays after the end; a day by default.
-    pub fn keep(mut self, keep: Duration) -> Self {
-        self.keep = keep;
         self
     }
 
@@ -139,7 +121,6 @@ impl Command {
         self.problem.clone().map_or(Ok(()), Err)
     }
 
-    /// The worker of the command in an instance of a service.
     pub(crate) fn worker(self, core: &Core, store: &Arc<CommandStore>, service: &str) -> Arc<CommandWorker> {
         let options = WorkerOptions {
             service: service.to_owned(),
@@ -155,6 +136,17 @@ impl Command {
             (Arc::clone(&core.runner), Box::new(FutureHandler(self.runs)), Arc::clone(&core.log));
         CommandWorker::new(Arc::clone(store), runner, options, handler, Box::new(|| {}), log)
     }
+}
+
+setters! {
+    Command:
+    /// How long an attempt may take; one hour by default.
+    timeout(timeout: Duration) => info.timeout = Some(timeout.as_secs_f64());
+    /// How often a failed or lost attempt is tried again, after 0.5 s, 1 s and so on up to a
+    /// minute; 3 by default.
+    retries(retries: u32) => info.retries = retries;
+    /// How long the record stays after the end; a day by default.
+    keep(keep: Duration) => keep = keep;
 }
 
 /// The attempt at a command that a handler works at.

@@ -52,6 +52,9 @@ pub struct CommandInfo {
     pub error: String,
     /// The traceback of that error.
     pub traceback: String,
+    /// The id of the trace that its start belongs to.
+    #[serde(default)]
+    pub trace: Option<String>,
 }
 
 /// The revision of a record, true if its command is over, and how it has ended.

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use tidewire_core::stream::command::{Command, Stage};
+use tidewire_engine::raw::clock;
 use tidewire_proto::subject::Subject;
 
 use super::info::{CommandInfo, Ended};
@@ -13,7 +14,7 @@ use crate::names;
 use crate::values::bytes::Bytes;
 
 /// The service of a hub that stores commands.
-pub const SERVICE: &str = "tidewire-commands";
+pub use tidewire_proto::subject::grammar::COMMANDS as SERVICE;
 /// The stream of tokens, and the bucket of records.
 pub const QUEUE: &str = "tidewire-commands";
 /// The stream of ended commands.
@@ -145,13 +146,14 @@ impl CommandRecord {
             note,
             error: self.error_text.unwrap_or_default(),
             traceback: self.traceback.unwrap_or_default(),
+            trace: self.trace.get("traceparent").and_then(|named| Some(named.split('-').nth(1)?.to_owned())),
         }
     }
 }
 
 /// The time of this machine, for people.
 pub(super) fn now_us() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+    clock::system_time().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
 pub(super) fn time_at(us: u64) -> SystemTime {

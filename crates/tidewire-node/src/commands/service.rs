@@ -16,12 +16,13 @@ use super::info::{CommandInfo, State, moment_of};
 use super::record::{Report, SERVICE, WAIT_US, time_at};
 use super::store::{CommandStore, NewCommand, Reported};
 use crate::delay::Delay;
-use crate::node::core::Runner;
+use crate::node::runner::Runner;
+use crate::node::stop_signal::StopSignal;
 use crate::services::context::Context;
 use crate::services::failure::Failure;
 use crate::services::service::Service;
 use crate::streams::opening::Opening;
-use crate::streams::{HomeSlot, StopSignal, refused};
+use crate::streams::{HomeSlot, refused};
 use crate::values::{self, Bytes, Value};
 
 /// The store of a storage backend that the first call opens.
@@ -125,11 +126,7 @@ impl Calls {
             if let Poll::Ready(stops) = self.leaving.poll(context) {
                 return Poll::Ready(Err(stops));
             }
-            match wait.as_mut().poll(context) {
-                Poll::Ready(result) => Poll::Ready(result.map(Some)),
-                Poll::Pending if delay.is_over(context) => Poll::Ready(Ok(None)),
-                Poll::Pending => Poll::Pending,
-            }
+            delay.limit(wait.as_mut().poll(context), context).map(Option::transpose)
         })
         .await
     }
@@ -174,7 +171,6 @@ fn sent((fraction, note, attempt, time_us): Report) -> (f64, String, u32, Value)
 /// The service, the command and the stage of the commands in a list.
 type Wanted = (Option<String>, Option<String>, Option<String>);
 
-/// Position of a reader of reports.
 struct ReportPosition {
     id: String,
     after: u64,

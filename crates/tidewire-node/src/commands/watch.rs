@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use tidewire_backend::home::{Entry, Home, HomeResult, Watch};
@@ -12,6 +11,7 @@ use tidewire_proto::subject::Pattern;
 
 use super::record::{PAGE, QUEUE, WAIT, WAIT_US, state_key};
 use crate::inline_task::InlineTask;
+use crate::pending::ValueSlot;
 
 const STATE: &str = ".state";
 
@@ -31,20 +31,8 @@ struct WatchState {
     left_at: Instant,
 }
 
-/// Slot for the newest entry of a record.
-#[derive(Default)]
-struct RecordSlot(Mutex<(Option<HomeResult<Entry>>, Option<Waker>)>);
-
-impl RecordSlot {
-    fn put(&self, entry: HomeResult<Entry>) {
-        let waker = {
-            let mut slot = self.0.lock();
-            slot.0 = Some(entry);
-            slot.1.take()
-        };
-        waker.into_iter().for_each(Waker::wake);
-    }
-}
+/// Slot for the newest change of a record, or the end of the watch.
+type RecordSlot = ValueSlot<HomeResult<Entry>>;
 
 /// The changes of one record, until it is dropped.
 pub(super) struct RecordChanges {
@@ -72,12 +60,7 @@ impl RecordChanges {
             }
         }
         loop {
-            let entry = poll_fn(|context| {
-                let mut slot = self.slot.0.lock();
-                slot.1 = Some(context.waker().clone());
-                slot.0.take().map_or(Poll::Pending, Poll::Ready)
-            });
-            let entry = entry.await?;
+            let entry = poll_fn(|context| self.slot.poll(context)).await?;
             if entry.revision > self.after {
                 return Ok(self.seen(Some(entry)));
             }
@@ -138,7 +121,7 @@ impl CommandWatch {
                     state.is_followed = false;
                     let slots: Vec<_> = state.waiting.values().flatten().map(Arc::clone).collect();
                     drop(state);
-                    return slots.iter().for_each(|slot| slot.put(Err(error.clone())));
+                    return slots.iter().for_each(|slot| slot.replace(Err(error.clone())));
                 }
             }
         }
@@ -154,6 +137,6 @@ impl CommandWatch {
     fn send(&self, entry: &Entry) {
         let Some(id) = entry.key.as_str().strip_suffix(STATE) else { return };
         let slots = self.state.lock().waiting.get(id).cloned().unwrap_or_default();
-        slots.iter().for_each(|slot| slot.put(Ok(entry.clone())));
+        slots.iter().for_each(|slot| slot.replace(Ok(entry.clone())));
     }
 }

@@ -13,18 +13,19 @@ use tidewire_backend::home::pending_answer::{self, PendingAnswer};
 use tidewire_backend::home::{Delivery, Fetch, HomeError, HomeErrorKind, HomeResult, Settle, Settlement};
 use tidewire_core::stream::command_slots::{CommandSlots, Token};
 use tidewire_engine::EngineHandle;
-use tidewire_engine::raw::Mutex;
+use tidewire_engine::raw::{Mutex, clock};
 use tidewire_proto::generated::limits::COMMAND_LEASE_MS;
 
 use super::attempt::{Attempt, AttemptEnd, Interruption};
 use super::record::{CommandRecord, QUEUE};
 use super::store::{Begun, CommandStore, PRIORITIES, TokenEnd};
 use crate::delay::{Delay, Recurrence, RetryPause};
-use crate::node::core::Runner;
 use crate::node::options::Log;
+use crate::node::runner::Runner;
 use crate::pending::Wakers;
+use crate::streams::conventions::LONG_WAIT;
+use crate::streams::is_final;
 use crate::streams::lease::{Lease, LeaseOptions};
-use crate::streams::{LONG_WAIT, is_final};
 use crate::values;
 
 const FETCH_BYTES: u32 = 4 << 20;
@@ -107,7 +108,7 @@ struct State {
 
 impl State {
     fn now_us(&self) -> u64 {
-        self.began.elapsed().as_micros() as u64
+        clock::since(self.began).as_micros() as u64
     }
 }
 
@@ -153,7 +154,7 @@ impl CommandWorker {
             is_draining: false,
             is_cut: false,
             has_ended: false,
-            began: Instant::now(),
+            began: clock::now(),
         };
         Arc::new(Self {
             title: format!("{}.{}", options.service, options.command),

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::discovery::{InstanceInfo, listed};
+use crate::discovery::InstanceInfo;
+use crate::discovery::lookup::listed;
 use crate::error::Error;
 use crate::names;
 use crate::node::core::Core;

@@ -1,6 +1,6 @@
 //! The reader of announcements.
 
-use super::{EventInfo, InstanceInfo, MethodInfo, ServiceInfo, Skipped, entries, services};
+use super::{EntryReader, EventInfo, InstanceInfo, MethodInfo, ServiceInfo, announced, entries};
 use crate::values::Bytes;
 
 fn put(listed: &mut Vec<u8>, pattern: &str, says: &[u8]) {
@@ -30,19 +30,23 @@ fn invalid_entries_are_skipped_and_counted() {
         instances: vec!["one".to_owned()],
         ..ServiceInfo::default()
     };
+    // Without keys that readers complete.
+    let methods = (0..1_000).map(|number| MethodInfo { name: format!("pay_{number}"), ..method.clone() });
+    let long = ServiceInfo { name: "shop".to_owned(), methods: methods.collect(), events: Vec::new(), ..info.clone() };
     let mut listed = Vec::new();
+    put(&mut listed, "svc.shop.one.*", &long.said().expect("it is short"));
     put(&mut listed, "svc.bank.one.*", &info.said().expect("it is short"));
     put(&mut listed, "svc.bank.two.*", &info.said().expect("it is short"));
     let twice = ServiceInfo { methods: vec![method.clone(), method], ..info.clone() };
     put(&mut listed, "svc.bank.one.*", &twice.said().expect("it is short"));
     put(&mut listed, "svc.bank.one.*", b"\x01no fields");
     put(&mut listed, "news", b"");
-    let (listed, skipped) = (Bytes::from(listed), Skipped::default());
-    let known: Vec<_> = entries(&listed, &skipped).expect("it is a list").into_iter().map(|one| one.instance).collect();
-    assert_eq!((known, skipped.get()), (vec!["one".to_owned()], 3));
+    let (listed, reader) = (Bytes::from(listed), EntryReader::default());
+    let known: Vec<_> = entries(&listed, &reader).expect("it is a list").into_iter().map(|one| one.instance).collect();
+    assert_eq!((known, reader.skipped()), (vec!["one".to_owned(); 2], 3));
     let detail = InstanceInfo { id: "one".to_owned(), node: "ann".to_owned(), ..InstanceInfo::default() };
-    let info = ServiceInfo { details: vec![detail], ..info };
-    assert_eq!(services(&listed, &skipped).expect("it is a list"), [info]);
-    assert_eq!(skipped.get(), 6);
-    assert!(entries(&Bytes::from(vec![7]), &skipped).is_err());
+    let infos = [info, long].map(|info| ServiceInfo { details: vec![detail.clone()], ..info });
+    assert_eq!(announced(&listed, &reader).expect("it is a list").0, infos);
+    assert_eq!(reader.skipped(), 6);
+    assert!(entries(&Bytes::from(vec![7]), &reader).is_err());
 }

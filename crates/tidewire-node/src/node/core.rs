@@ -1,31 +1,126 @@
-//! State that all parts of a node share.
+//! A node, and the state that all of its parts share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Instant;
+use std::task::Poll;
+use std::time::Duration;
 
-use tidewire_core::rpc::watchdog::{Blocked, Watchdog};
-use tidewire_engine::raw::{Fire, Mutex, Watch};
-use tidewire_engine::{Engine, EngineHandle, Inbox, SpawnOptions};
-use tidewire_link::{HubHandle, Link, Listening, Runtime};
+use serde_json::Value;
+use tidewire_backend::home::Home;
+use tidewire_core::rpc::balancer::CallProfile;
+use tidewire_engine::Engine;
+use tidewire_engine::raw::{Mutex, clock};
+use tidewire_link::{HubHandle, Link, Listening, Runtime, Subscription as LinkSubscription};
 
-use crate::calls::reply_slot::{CallOutcome, ReplySlot};
-use crate::discovery::Skipped;
+use crate::delay::Delay;
+use crate::discovery::EntryReader;
 use crate::discovery::directory::Directory;
 use crate::error::Error;
-use crate::inline_task::InlineTask;
-use crate::node::options::{Log, NodeOptions, Spawn, Task};
+use crate::names;
+use crate::node::options::{Log, NodeOptions};
+use crate::node::runner::Runner;
+use crate::node::stop_signal::StopSignal;
 use crate::objects::Objects;
-use crate::pending::Wakers;
-use crate::services::instance::ServiceInstance;
-use crate::services::serve::ServedRecord;
-use crate::services::single_active;
-use crate::streams::{Home, StopSignal};
-use crate::subjects::local_subscriptions::LocalSubscriptions;
-use crate::values;
+use crate::pending::{Pending, Wakers};
+use crate::subjects::local_subscriptions::{LocalSubscriptions, Subscription};
 
-/// A node.
+/// A node: it joins a hub, or is one, and serves, calls, publishes and subscribes. Clones are the
+/// same node.
+///
+/// A node ends when it is [stopped](Node::stop). A node also ends, at once, when its last clone and
+/// all clients, calls and streams made with it are dropped. Open work then fails with `link_lost`
+/// on the other side.
+///
+/// Imported objects, calls of them, and caller streams that handlers read do not keep a node alive.
+/// Handlers that hold a clone keep their node alive until it is stopped.
+///
+/// ```
+/// use tidewire_node::{Node, NodeOptions};
+///
+/// let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).wait()?;
+/// let other = Node::join(&hub.urls()[0], NodeOptions::named("other")).wait()?;
+///
+/// let mut numbers = hub.subscribe("numbers.*").wait()?;
+/// other.publish("numbers.even", &42)?;
+/// assert_eq!(numbers.next_blocking().unwrap().read::<i64>()?, 42);
+/// # Ok::<(), tidewire_node::Error>(())
+/// ```
+///
+/// On any async runtime, the same operations are `.await`ed:
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use tidewire_node::{Node, NodeOptions};
+///
+/// let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).await?;
+/// assert!(hub.client("nobody").call::<()>("x", &()).await.is_err());
+/// # Ok::<(), tidewire_node::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone, derive_more::Debug)]
+#[debug("Node({:?})", self.core.name)]
+pub struct Node {
+    pub(super) core: Arc<Core>,
+}
+
+impl Node {
+    pub(crate) const fn of(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+}
+
+/// A served instance, as its node stops it.
+pub(crate) trait StoppableInstance: Send + Sync {
+    fn is_named(&self, service: &str, instance: &str) -> bool;
+
+    /// Its statistics as a row; None if the node measures none.
+    fn row(&self) -> Option<Value>;
+
+    /// Fails if this thread is in a handler of the instance, which would wait for itself.
+    fn refuse_own(&self, what: &str) -> Result<(), Error>;
+
+    /// Fetches no more events and commands, and ends all streams of callers.
+    fn leave(&self);
+
+    /// Returns events of streams that were not handled, and commands that have not ended.
+    fn give_back(&self);
+
+    /// True once all fetched events and commands are handled or given back, and this is stored.
+    fn has_given_back(&self) -> bool;
+
+    /// True if no handler runs and no call is queued. A leaving service instance waits for this.
+    fn is_idle(&self) -> bool;
+
+    /// Ends all handlers, and lets none begin.
+    fn close(&self);
+}
+
+/// A single active instance, as its node stops it.
+pub(crate) trait Standby: Send + Sync {
+    /// Ends the standby.
+    fn leave(&self);
+
+    /// Waits for the end. An active instance finishes its calls and releases its lease.
+    fn end(self: Arc<Self>, timeout: Duration) -> Pending<()>;
+}
+
+/// Record of an instance that a node serves.
+pub(crate) struct ServedRecord {
+    pub host: Arc<dyn StoppableInstance>,
+    pub _subscriptions: [LinkSubscription; 2],
+    /// Subscriptions of the event handlers. Received events are still handled.
+    pub _events: Vec<Subscription>,
+}
+
+/// Makes a row of statistics; None once its subject has gone.
+pub(crate) type RowSource = Box<dyn Fn() -> Option<Value> + Send>;
+
+/// State of a node.
 pub(crate) struct Core {
     pub name: String,
     pub link: Link,
@@ -37,17 +132,21 @@ pub(crate) struct Core {
     /// Stop signal of remote calls that wait in the storage backend.
     pub leaving: Arc<StopSignal>,
     pub runner: Arc<Runner>,
-    pub local: LocalSubscriptions,
+    pub local: Arc<LocalSubscriptions>,
     pub objects: Arc<Objects>,
     pub directory: Directory,
     /// Announcements that this node could not use.
-    pub skipped: Skipped,
+    pub entry_reader: EntryReader,
+    /// The statistics of each federation, while the program has it.
+    pub federations: Mutex<Vec<RowSource>>,
     /// Woken when the link is back.
     pub rejoined: Wakers,
     pub listening: Mutex<Vec<Listening>>,
     pub served: Mutex<BTreeMap<u64, ServedRecord>>,
+    /// Runs calls of exported objects. Empty if the link belongs to another part of the process.
+    pub object_instance: OnceLock<Arc<dyn StoppableInstance>>,
     /// Single active instances, active or on standby.
-    pub singles: Mutex<Vec<Weak<single_active::Inner>>>,
+    pub singles: Mutex<Vec<Weak<dyn Standby>>>,
     pub log: Log,
     /// Notified of joins and departures.
     pub changes: Log,
@@ -60,139 +159,13 @@ pub(crate) struct Core {
     pub runtime: Runtime,
 }
 
-/// Runs handlers and watches deadlines.
-pub(crate) struct Runner {
-    engine: EngineHandle,
-    spawn: Option<Spawn>,
-    /// Runs tasks of the node itself. None: actors of the engine do.
-    aside: Option<Spawn>,
-    objects: OnceLock<Weak<Objects>>,
-    began: Instant,
-    watchdog: Arc<Watchdog>,
-    /// Woken when a call or a stream has ended.
-    pub ended: Wakers,
-    /// Number of unclaimed results on their way back to the storage backend of the hub.
-    returning: AtomicUsize,
-}
-
-/// Guard of an unclaimed result, until it is back in the storage backend of the hub.
-pub(crate) struct Returning(Arc<Runner>);
-
-impl Returning {
-    pub fn begin(runner: Arc<Runner>) -> Self {
-        runner.returning.fetch_add(1, Ordering::AcqRel);
-        Self(runner)
-    }
-}
-
-impl Drop for Returning {
-    fn drop(&mut self) {
-        self.0.returning.fetch_sub(1, Ordering::AcqRel);
-        self.0.ended.wake();
-    }
-}
-
-impl Runner {
-    pub fn new(engine: EngineHandle, spawn: Option<Spawn>) -> Self {
-        let (began, watchdog) = (Instant::now(), Arc::default());
-        let (objects, ended, returning) = (OnceLock::new(), Wakers::default(), AtomicUsize::new(0));
-        Self { engine, spawn, aside: None, objects, began, watchdog, ended, returning }
-    }
-
-    /// A runner without threads: the threads that wake tasks poll them.
-    pub fn inline(engine: EngineHandle) -> Self {
-        Self { aside: Some(Arc::new(InlineTask::spawn)), ..Self::new(engine, None) }
-    }
-
-    /// A runner for a node whose engine belongs to others. Handlers run on the thread of the links.
-    pub fn on_links(engine: EngineHandle, runtime: Runtime) -> Self {
-        Self { spawn: Some(Arc::new(move |task| runtime.spawn(task))), ..Self::inline(engine) }
-    }
-
-    /// True once everything unclaimed is back in the storage backend of the hub.
-    pub fn has_returned(&self) -> bool {
-        self.returning.load(Ordering::Acquire) == 0
-    }
-
-    /// Sets the table of objects that handlers receive and return.
-    pub fn serves(&self, objects: &Arc<Objects>) {
-        let _ = self.objects.set(Arc::downgrade(objects));
-    }
-
-    pub fn objects(&self) -> Option<Arc<Objects>> {
-        self.objects.get()?.upgrade()
-    }
-
-    /// Runs a task. If the node is ending, it is dropped.
-    pub fn spawn(&self, task: Task) {
-        self.watchdog.ready(self.us_at(Instant::now()));
-        self.run(task);
-    }
-
-    /// A task has begun: those who run them come round.
-    pub fn beat(&self) {
-        self.watchdog.begun();
-    }
-
-    /// A time on the clock of the state machines of this node; 0 if it was before the node.
-    pub fn us_at(&self, at: Instant) -> u64 {
-        u64::try_from(at.saturating_duration_since(self.began).as_micros()).unwrap_or(u64::MAX)
-    }
-
-    /// Milliseconds for which no ready task has begun; `log` is notified once. An idle runner gets
-    /// an empty task as a probe.
-    pub fn blocked_ms(&self, log: &Log) -> u32 {
-        if self.watchdog.ready(self.us_at(Instant::now())) {
-            let watchdog = Arc::clone(&self.watchdog);
-            self.run(Box::pin(async move { watchdog.begun() }));
-        }
-        let Some(Blocked { ms: blocked_ms, is_new }) = self.watchdog.blocked(self.us_at(Instant::now())) else {
-            return 0;
-        };
-        if is_new {
-            let fix = "look for handlers that do not await, or give the node more threads";
-            log(&format!("handlers could not begin for {blocked_ms} ms while calls of other nodes wait: {fix}"));
-        }
-        blocked_ms
-    }
-
-    fn run(&self, task: Task) {
-        match &self.spawn {
-            Some(spawn) => spawn(task),
-            None => self.aside(task),
-        }
-    }
-
-    /// Runs a task of the node itself, on its own threads. A program may block the runtime of its
-    /// handlers while it waits for the result of this task. If the node is ending, the task is
-    /// dropped.
-    pub fn aside(&self, task: Task) {
-        if let Some(spawn) = &self.aside {
-            return spawn(task);
-        }
-        let mut task = Some(task);
-        let made = move |inbox: Inbox<()>| {
-            let task = task.take();
-            async move {
-                // The actor ends with its inbox: the inbox lives as long as the task runs.
-                let _inbox = inbox;
-                if let Some(task) = task {
-                    task.await;
-                }
-                Ok(())
-            }
-        };
-        // An engine that takes no actor is shutting down, or full of them: the task answers when it
-        // is dropped.
-        drop(self.engine.spawn_task(SpawnOptions::new(), made));
-    }
-
-    pub fn watch(&self, at: Instant, fire: Arc<dyn Fire>) -> Watch {
-        self.engine.watch(at, fire)
-    }
-}
-
 impl Core {
+    /// A call for the balancer, at this time.
+    pub fn profile<'a>(&self, method: &'a str, cost: f64, is_idempotent: bool) -> CallProfile<'a> {
+        let now_us = self.runner.us_at(clock::now());
+        CallProfile { method, cost, is_idempotent, now_us, dice: names::dice() }
+    }
+
     pub fn new(
         options: NodeOptions,
         runtime: Runtime,
@@ -210,12 +183,14 @@ impl Core {
             leaving: Arc::default(),
             objects: Arc::new(Objects::new(Weak::clone(core), &runner)),
             runner,
-            local: LocalSubscriptions::default(),
+            local: Arc::default(),
             directory: Directory::default(),
-            skipped: Skipped::default(),
+            entry_reader: EntryReader::default(),
+            federations: Mutex::default(),
             rejoined: Wakers::default(),
             listening: Mutex::default(),
             served: Mutex::new(BTreeMap::new()),
+            object_instance: OnceLock::new(),
             singles: Mutex::default(),
             log: options.log,
             changes: options.changes,
@@ -226,9 +201,25 @@ impl Core {
         })
     }
 
+    /// Objects that handlers receive and return.
+    pub fn handler_objects(&self) -> Weak<Objects> {
+        self.object_instance.get().map_or_else(Weak::new, |_| Arc::downgrade(&self.objects))
+    }
+
     /// Hosts of services that are served here.
-    pub fn hosts(&self) -> Vec<Arc<ServiceInstance>> {
+    pub fn hosts(&self) -> Vec<Arc<dyn StoppableInstance>> {
         self.served.lock().values().map(|record| Arc::clone(&record.host)).collect()
+    }
+
+    /// Waits until the delay is over. A lost link that is back ends the wait.
+    pub async fn pause(&self, delay: Delay) {
+        let was_lost = self.link.joined().is_none();
+        poll_fn(|context| {
+            self.rejoined.add(context.waker());
+            let is_back = was_lost && self.link.joined().is_some();
+            if delay.is_over(context) || is_back { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 
     /// Fails if the node is stopping.
@@ -238,15 +229,5 @@ impl Core {
             return Err(Error::new(tidewire_proto::generated::errors::ErrorCode::NodeStopped, text));
         }
         Ok(())
-    }
-}
-
-/// Waits until a subscription is active.
-pub(crate) async fn in_force(place: Arc<ReplySlot>, title: String) -> Result<(), Error> {
-    let outcome = std::future::poll_fn(|context| place.poll(context)).await;
-    match outcome {
-        CallOutcome::Replied(_) | CallOutcome::Over => Ok(()),
-        CallOutcome::Failed(number, Some(payload)) => Err(values::read_error(&title, number, payload.bytes())),
-        CallOutcome::Failed(_, None) | CallOutcome::Late => Err(Error::lost(&title)),
     }
 }

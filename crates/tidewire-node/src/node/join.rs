@@ -69,7 +69,7 @@ pub(crate) fn check_open(address: &Address, options: &NodeOptions) -> Result<(),
 mod tests {
     use tidewire_proto::generated::errors::ErrorCode;
 
-    use crate::node::Node;
+    use crate::node::core::Node;
     use crate::node::options::NodeOptions;
 
     #[test]

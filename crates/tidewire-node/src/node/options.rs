@@ -7,11 +7,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidewire_backend::home::Home;
 use tidewire_link::{Access, Tls};
 use tidewire_proto::generated::limits::{self, Limit};
 
 use crate::error::Error;
-use crate::streams::Home;
 use crate::token::Token;
 use crate::tracing;
 
@@ -20,6 +20,9 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(crate) type Spawn = Arc<dyn Fn(Task) + Send + Sync>;
 pub(crate) type Log = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Most spans that a node stores.
+const SPANS_MAX: usize = 100_000;
 
 /// Options of a node. Each setting documents its unit and its default.
 #[derive(Clone, derive_more::Debug)]
@@ -35,6 +38,8 @@ pub struct NodeOptions {
     pub(crate) heartbeat: Duration,
     pub(crate) resends: u32,
     pub(crate) spawn: Option<Spawn>,
+    pub(crate) inspect: bool,
+    pub(crate) spans: usize,
     pub(crate) log: Log,
     pub(crate) changes: Log,
     home: Option<Arc<dyn Home>>,
@@ -46,7 +51,7 @@ impl NodeOptions {
     /// Options of a node of this name, which must be unique on its hub; at most `name_bytes`.
     pub fn named(name: impl Into<String>) -> Self {
         let name = name.into();
-        let (log, changes) = (tracing::log(&name), tracing::changes(&name));
+        let (log, changes): (Log, Log) = (Arc::new(tracing::log(&name)), Arc::new(tracing::changes(&name)));
         Self {
             name,
             token: None,
@@ -57,108 +62,14 @@ impl NodeOptions {
             heartbeat: Duration::from_millis(limits::LINK_HEARTBEAT_MS.default),
             resends: limits::LINK_RESENDS.default as u32,
             spawn: None,
+            inspect: false,
+            spans: 0,
             log,
             changes,
             home: None,
             #[cfg(feature = "embedded")]
             data: None,
         }
-    }
-
-    /// Token that identifies the node at a hub with access control. None by default.
-    pub fn token(mut self, token: impl Into<String>) -> Self {
-        self.token = Some(token.into());
-        self
-    }
-
-    /// Only nodes with one of these may join this hub. Without any, everybody may.
-    pub fn tokens(mut self, tokens: impl IntoIterator<Item = Token>) -> Self {
-        self.tokens = tokens.into_iter().collect();
-        self
-    }
-
-    /// Certificates for `tide+tls://` and `wss://`. By default a node trusts the certificates of
-    /// the system.
-    pub fn tls(mut self, tls: Tls) -> Self {
-        self.tls = Some(tls);
-        self
-    }
-
-    /// Lets a hub listen for other computers without a token or without TLS. Off by default.
-    pub fn insecure(mut self, insecure: bool) -> Self {
-        self.insecure = insecure;
-        self
-    }
-
-    /// The number of threads that run handlers; 0, the default, means one per core. A node with
-    /// [`spawn`](Self::spawn) starts none.
-    pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
-        self
-    }
-
-    /// How often the node wants to hear something of its hub; the limit `link_heartbeat_ms` has the
-    /// default.
-    pub fn heartbeat(mut self, heartbeat: Duration) -> Self {
-        self.heartbeat = heartbeat;
-        self
-    }
-
-    /// Maximal number of retries of an [idempotent](crate::Client::idempotent) call whose link was
-    /// lost, within its deadline; `link_resends` by default. 0: never.
-    pub fn resends(mut self, calls: u32) -> Self {
-        self.resends = calls;
-        self
-    }
-
-    /// Runs handlers elsewhere than on threads of the node: on a runtime of the program, which its
-    /// libraries may need. It is called on the thread of the links, and must not run the task
-    /// itself.
-    ///
-    /// ```
-    /// # use tidewire_node::NodeOptions;
-    /// # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-    /// let handle = runtime.handle().clone();
-    /// let options = NodeOptions::named("worker").spawn(move |task| {
-    ///     handle.spawn(task);
-    /// });
-    /// ```
-    pub fn spawn(mut self, spawn: impl Fn(Task) + Send + Sync + 'static) -> Self {
-        self.spawn = Some(Arc::new(spawn));
-        self
-    }
-
-    /// Callback for log lines: a link is lost or refused, or handlers block all handler threads
-    /// while calls wait. By default there is none. The callback runs on the thread of the links,
-    /// and must not block.
-    pub fn log(mut self, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.log = Arc::new(log);
-        self
-    }
-
-    /// Callback for changes, one line each: the node joins its hub, or starts or stops serving. At
-    /// a hub, also when others join, leave, or serve. By default there is none. The callback runs
-    /// on any thread, and must not block.
-    pub fn changes(mut self, changes: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.changes = Arc::new(changes);
-        self
-    }
-
-    /// The storage backend of the [streams](crate::streams), buckets and leases of this node,
-    /// instead of the hub that it has joined. It may be a folder, a cluster of NATS, or any other
-    /// [`Home`]. A hub offers it to the nodes that join. The node does not close it on stop.
-    pub fn home(mut self, home: Arc<dyn Home>) -> Self {
-        self.home = Some(home);
-        self
-    }
-
-    /// A folder in which the [streams](crate::streams), buckets and leases of this node live, and
-    /// which a hub offers to those that join it. It is made if it is not there, opened by one
-    /// process at a time, and closed when the node has stopped.
-    #[cfg(feature = "embedded")]
-    pub fn data(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.data = Some(folder.into());
-        self
     }
 
     /// The storage backend of the node, if it has its own. Opening a folder blocks.
@@ -187,6 +98,14 @@ impl NodeOptions {
         if self.name.is_empty() || self.name.len() > max {
             return Err(Error::invalid(format!("name: {:?} is not allowed: give 1 to {max} bytes", self.name)));
         }
+        if self.spans > SPANS_MAX {
+            return Err(Error::invalid(format!("spans: {} is not allowed: give 0 to {SPANS_MAX}", self.spans)));
+        }
+        if self.spans > 0 && !self.inspect {
+            let fix = "add inspect(true)";
+            let text = format!("spans: {} are stored at a node that nobody may inspect: {fix}", self.spans);
+            return Err(Error::invalid(text));
+        }
         within(&limits::THREADS, "threads", self.threads as u64)?;
         within(&limits::LINK_RESENDS, "resends", self.resends.into())?;
         within(&limits::LINK_HEARTBEAT_MS, "heartbeat", self.heartbeat.as_millis() as u64)
@@ -196,6 +115,75 @@ impl NodeOptions {
         let grants = self.tokens.iter().map(Token::grant).collect::<Result<_, _>>()?;
         Ok(Access::new(grants))
     }
+}
+
+setters! {
+    NodeOptions:
+    /// Token that identifies the node at a hub with access control. None by default.
+    token(token: impl Into<String>) => token = Some(token.into());
+    /// Only nodes with one of these may join this hub. Without any, everybody may.
+    tokens(tokens: impl IntoIterator<Item = Token>) => tokens = tokens.into_iter().collect();
+    /// Certificates for `tide+tls://` and `wss://`. By default a node trusts the certificates of
+    /// the system.
+    tls(tls: Tls) => tls = Some(tls);
+    /// Lets a hub listen for other computers without a token or without TLS. Off by default.
+    insecure(insecure: bool) => insecure = insecure;
+    /// The number of threads that run handlers; 0, the default, means one per core. A node with
+    /// [`spawn`](Self::spawn) starts none.
+    threads(threads: usize) => threads = threads;
+    /// How often the node wants to hear something of its hub; the limit `link_heartbeat_ms` has the
+    /// default.
+    heartbeat(heartbeat: Duration) => heartbeat = heartbeat;
+    /// Maximal number of retries of an [idempotent](crate::Client::idempotent) call whose link was
+    /// lost, within its deadline; `link_resends` by default. 0: never.
+    resends(calls: u32) => resends = calls;
+    /// Runs handlers elsewhere than on threads of the node: on a runtime of the program, which its
+    /// libraries may need. It is called on the thread of the links, and must not run the task
+    /// itself.
+    ///
+    /// ```
+    /// # use tidewire_node::NodeOptions;
+    /// # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    /// let handle = runtime.handle().clone();
+    /// let options = NodeOptions::named("worker").spawn(move |task| {
+    ///     handle.spawn(task);
+    /// });
+    /// ```
+    spawn(spawn: impl Fn(Task) + Send + Sync + 'static) => spawn = Some(Arc::new(spawn));
+    /// Serves the statistics of the node to nodes of its hub, as the service `$sys`: for
+    /// `tidewire top --url`, `/metrics` and the console. A token needs the right
+    /// [`inspect`](Token::inspect) to look, and to serve `$sys`. Off by default: the node then
+    /// measures no times. With this it reads the clock twice for each call.
+    ///
+    /// ```
+    /// # use tidewire_node::{Node, NodeOptions};
+    /// let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub").inspect(true)).wait()?;
+    /// let seen: serde_json::Value = hub.client("$sys").call("statistics", &()).wait()?;
+    /// assert_eq!((&seen["node"], &seen["services_count"]), (&"hub".into(), &0.into()));
+    /// # Ok::<(), tidewire_node::Error>(())
+    /// ```
+    inspect(inspect: bool) => inspect = inspect;
+    /// Stores the newest spans of the node for the view Trace of the console: calls, messages and
+    /// events, up to 100,000 of them, each of about 1 KiB. It needs [`inspect`](Self::inspect).
+    /// None are stored by default.
+    spans(spans: usize) => spans = spans;
+    /// Callback for log lines: a link is lost or refused, or handlers block all handler threads
+    /// while calls wait. By default there is none. The callback runs on the thread of the links,
+    /// and must not block.
+    log(log: impl Fn(&str) + Send + Sync + 'static) => log = Arc::new(log);
+    /// Callback for changes, one line each: the node joins its hub, or starts or stops serving. At
+    /// a hub, also when others join, leave, or serve. By default there is none. The callback runs
+    /// on any thread, and must not block.
+    changes(changes: impl Fn(&str) + Send + Sync + 'static) => changes = Arc::new(changes);
+    /// The storage backend of the [streams](crate::streams), buckets and leases of this node,
+    /// instead of the hub that it has joined. It may be a folder, a cluster of NATS, or any other
+    /// [`Home`]. A hub offers it to the nodes that join. The node does not close it on stop.
+    home(home: Arc<dyn Home>) => home = Some(home);
+    /// A folder in which the [streams](crate::streams), buckets and leases of this node live, and
+    /// which a hub offers to those that join it. It is made if it is not there, opened by one
+    /// process at a time, and closed when the node has stopped.
+    #[cfg(feature = "embedded")]
+    data(folder: impl Into<PathBuf>) => data = Some(folder.into());
 }
 
 /// Refuses a number that a limit does not allow.

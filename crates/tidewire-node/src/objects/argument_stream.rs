@@ -10,11 +10,9 @@ use tidewire_engine::raw::Mutex;
 use tidewire_proto::generated::errors::ErrorCode;
 
 use super::exportable::{Exportable, OutboundReference};
-use crate::calls::item_stream::EncodedItems;
 use crate::discovery::Visibility;
 use crate::services::failure::Failure;
-use crate::services::instance::Method;
-use crate::services::service::{MethodHandler, ReplyStream};
+use crate::services::method::{EncodedItems, Method, MethodHandler, ReplyStream};
 use crate::values::{Blob, references};
 
 /// A stream as an argument of a call: the callee reads it item by item, on credit, while the call
@@ -154,6 +152,7 @@ impl StreamSlot {
         Arc::new(Method {
             service,
             name,
+            title: format!("an argument/{}", super::TAKE),
             handling: MethodHandler::Stream(Arc::new(streams)),
             visibility: Visibility::Private,
         })

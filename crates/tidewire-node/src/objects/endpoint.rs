@@ -8,14 +8,19 @@ use tidewire_proto::generated::errors::ErrorCode;
 
 use super::{Exportable, Objects};
 use crate::error::Error;
-use crate::services::instance::{self, STOPPED, refuse};
+use crate::services::inbound_call::{STOPPED, refuse};
+use crate::services::instance::{ServiceInstance, let_in};
 use crate::values::{self, Value};
 
 /// Nothing, as a value.
 const NIL: &[u8] = &[0xc0];
 
 /// The own subjects of a node, as its link knows them.
-pub(super) struct ExportSubscription(pub Weak<Objects>);
+pub(crate) struct ExportSubscription {
+    pub objects: Weak<Objects>,
+    /// Runs the calls.
+    pub host: Arc<ServiceInstance>,
+}
 
 /// A running call of an object: it suspends the object's lease.
 pub(crate) struct ExportPin {
@@ -25,7 +30,7 @@ pub(crate) struct ExportPin {
 
 impl Handler for ExportSubscription {
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
-        let Some(objects) = self.0.upgrade() else {
+        let Some(objects) = self.objects.upgrade() else {
             refuse(call, ErrorCode::NodeStopped, STOPPED);
             return None;
         };
@@ -34,7 +39,7 @@ impl Handler for ExportSubscription {
         let done = match what {
             "claim" => objects.claimed(&call),
             "release" => objects.released(&call),
-            _ => return objects.let_in(call, what),
+            _ => return objects.let_in(&self.host, call, what),
         };
         match done {
             Ok(()) => reply_nil(call),
@@ -65,17 +70,14 @@ impl Objects {
 
     fn released(self: &Arc<Self>, call: &Call) -> Result<(), Error> {
         let pairs: Vec<Value> = values::read("release", call.message.payload())?;
-        let mut gone = Vec::new();
         for pair in pairs.chunks_exact(2) {
             let (Some(key), Some(count)) = (pair[0].as_str(), pair[1].as_u64()) else { continue };
-            gone.extend(self.state.lock().given.release(key, &call.from.name, call.head().origin, count));
+            self.change(|state| state.given.release(key, &call.from.name, call.head().origin, count));
         }
-        drop(gone);
-        self.wakers.wake();
         Ok(())
     }
 
-    fn let_in(self: &Arc<Self>, call: Call, what: &str) -> Option<Arc<dyn Exchange>> {
+    fn let_in(self: &Arc<Self>, host: &Arc<ServiceInstance>, call: Call, what: &str) -> Option<Arc<dyn Exchange>> {
         let (key, name) = what.split_once('.').unwrap_or((what, ""));
         let found = self.found(&call, key);
         let (thing, busy) = match found {
@@ -90,7 +92,7 @@ impl Objects {
             refuse(call, ErrorCode::NoSuchTarget, &text);
             return None;
         };
-        instance::let_in(&self.host, call, method, Some(busy))
+        let_in(host, call, method, Some(busy))
     }
 
     fn found(self: &Arc<Self>, call: &Call, key: &str) -> Result<(Exportable, ExportPin), Error> {

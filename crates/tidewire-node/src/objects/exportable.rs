@@ -10,7 +10,7 @@ use super::Objects;
 use super::argument_stream::StreamSlot;
 use super::import_handle::ImportHandle;
 use crate::error::Error;
-use crate::services::instance::Method;
+use crate::services::method::Method;
 
 /// Default lease of an unused export.
 pub(crate) const LEASE: Duration = Duration::from_millis(limits::REMOTE_LEASE_MS.default);
@@ -42,7 +42,6 @@ pub(crate) enum Kind {
     Items,
 }
 
-/// Outbound reference of a value.
 pub(crate) enum OutboundReference {
     Own(Exportable),
     /// A reference that goes back to the receiver, its owner.

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::node::options::within;
 use crate::services::context::Context;
 use crate::services::failure::Failure;
-use crate::services::instance;
+use crate::services::method;
 use crate::services::service::{Method, Service};
 use crate::values::references;
 
@@ -119,18 +119,6 @@ impl Function {
     fn of(title: &str, method: Method) -> Self {
         Self(Arc::new(shared(Kind::Function, Service::new("function").with(method), title)))
     }
-
-    /// Lease without calls: 10 minutes by default. Set the lease before passing the function: the
-    /// changed value is another function.
-    pub fn lease(self, lease: Duration) -> Self {
-        Self(self.0.leased(lease))
-    }
-
-    /// Disposes of the function: all nodes that hold it lose it. Their later calls fail with
-    /// `remote_gone`.
-    pub fn dispose(&self) {
-        self.0.dispose();
-    }
 }
 
 impl Object {
@@ -139,18 +127,6 @@ impl Object {
     pub fn new(methods: Service) -> Self {
         let title = methods.info.name.clone();
         Self(Arc::new(shared(Kind::Object, methods, &title)))
-    }
-
-    /// Lease without calls: 10 minutes by default. Set the lease before passing the object: the
-    /// changed value is another object.
-    pub fn lease(self, lease: Duration) -> Self {
-        Self(self.0.leased(lease))
-    }
-
-    /// Disposes of the object: all nodes that hold it lose it. Their later calls fail with
-    /// `remote_gone`.
-    pub fn dispose(&self) {
-        self.0.dispose();
     }
 }
 
@@ -162,7 +138,7 @@ fn shared(kind: Kind, declared: Service, title: &str) -> Shared {
     });
     let least = declared.info.visibility;
     let seen = declared.methods.into_iter().filter(|(info, _)| info.visibility.min(least) > Visibility::Node);
-    let methods: Vec<_> = seen.map(|(info, handling)| instance::method(&name, info, handling)).collect();
+    let methods: Vec<_> = seen.map(|(info, handling)| method::method(&name, info, handling)).collect();
     let problem = problem.or_else(|| {
         let text = format!("{title}: none of its methods may be called from other nodes: its visibility is 'node'");
         methods.is_empty().then(|| Error::invalid(text))
@@ -192,7 +168,21 @@ impl Shared {
 
 macro_rules! travels {
     ($($type:ident: $kind:pat, $expected:literal, $wrong:literal;)*) => {
-        $(impl Serialize for $type {
+        $(impl $type {
+            /// Lease without calls: 10 minutes by default. Set the lease before passing the value:
+            /// the changed one is another value.
+            pub fn lease(self, lease: Duration) -> Self {
+                Self(self.0.leased(lease))
+            }
+
+            /// Disposes of it: all nodes that hold it lose it. Their later calls fail with
+            /// `remote_gone`.
+            pub fn dispose(&self) {
+                self.0.dispose();
+            }
+        }
+
+        impl Serialize for $type {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 references::serialize(OutboundReference::Own(Exportable::Object(Arc::clone(&self.0))), serializer)
             }

@@ -15,22 +15,21 @@ use std::time::{Duration, Instant};
 
 use tidewire_core::rpc::exports::Exports;
 use tidewire_core::rpc::imports::{ImportUpdates, Imports};
-use tidewire_engine::raw::{Fire, Mutex, Watch};
-use tidewire_link::{CallKey, Failure, Message, ReplyWaiter, Subscription};
+use tidewire_engine::raw::{Fire, Mutex, Watch, clock};
+use tidewire_link::{CallKey, Failure, Handler, Message, ReplyWaiter, Subscription};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{CallHead, Flags};
 
 use crate::error::Error;
 use crate::names;
-use crate::node::core::{Core, Runner};
+use crate::node::core::Core;
+use crate::node::runner::Runner;
 use crate::pending::Wakers;
-use crate::services::instance::ServiceInstance;
 use crate::values::{self, Blob, Value};
 
 pub use argument_stream::Feed;
-pub(crate) use endpoint::ExportPin;
-use endpoint::ExportSubscription;
+pub(crate) use endpoint::{ExportPin, ExportSubscription};
 pub(crate) use export_scope::ExportScope;
 pub(crate) use exportable::{Exportable, KeyedReference, Kind, OutboundReference, Target};
 pub use exports::{Function, Object};
@@ -53,14 +52,12 @@ const CLAIM_US: u64 = limits::REMOTE_CLAIM_MS.default * 1_000;
 pub(crate) struct Objects {
     core: Weak<Core>,
     runner: Arc<Runner>,
-    pub host: Arc<ServiceInstance>,
     /// The lock protects exports and imports; nothing is called or dropped under it.
     state: Mutex<State>,
     /// Woken when an object was exported, imported or released.
     pub wakers: Wakers,
 }
 
-/// Fields of a reference, as they are encoded.
 pub(crate) type ReferenceFields = Vec<(&'static str, Value)>;
 
 struct State {
@@ -76,13 +73,7 @@ struct State {
 
 impl Objects {
     pub fn new(core: Weak<Core>, runner: &Arc<Runner>) -> Self {
-        Self {
-            core,
-            runner: Arc::clone(runner),
-            host: Arc::new(ServiceInstance::of_objects(Arc::clone(runner))),
-            state: Mutex::default(),
-            wakers: Wakers::default(),
-        }
+        Self { core, runner: Arc::clone(runner), state: Mutex::default(), wakers: Wakers::default() }
     }
 
     /// The node, as long as it is there.
@@ -92,7 +83,7 @@ impl Objects {
 
     /// The time on the clock of the exports.
     fn now_us(&self) -> u64 {
-        self.runner.us_at(Instant::now())
+        self.runner.us_at(clock::now())
     }
 
     /// The number of the link, while there is one.
@@ -100,9 +91,9 @@ impl Objects {
         self.core.upgrade()?.link.joined().map(|joined| joined.node)
     }
 
-    /// Accepts calls under the current number of the link. Exports and imports of the link before
-    /// are lost.
-    pub fn open(self: &Arc<Self>) {
+    /// Accepts calls at an endpoint, under the current number of the link. Exports and imports of
+    /// the link before are lost.
+    pub fn open(&self, endpoint: &Arc<dyn Handler>) {
         let Some(core) = self.core.upgrade() else { return };
         let Some(number) = self.number() else { return };
         let before = {
@@ -115,18 +106,21 @@ impl Objects {
         drop(before);
         self.wakers.wake();
         let Ok(pattern) = names::pattern(&format!("$node.{number}.>")) else { return };
-        let door = Arc::new(ExportSubscription(Arc::downgrade(self)));
         // A hub that has no such subjects has no nodes that could call there.
-        if let Ok(subscription) = core.link.subscribe(&pattern, "", &[], door, Arc::new(IgnoreReply)) {
+        if let Ok(subscription) = core.link.subscribe(&pattern, "", &[], Arc::clone(endpoint), Arc::new(IgnoreReply)) {
             self.state.lock().subscription = Some(subscription);
         }
     }
 
     /// Lets all go.
     pub fn close(&self) {
-        let before = std::mem::take(&mut *self.state.lock());
-        drop(before);
-        self.host.close();
+        self.change(std::mem::take);
+    }
+
+    /// Changes exports and imports. Removed ones are dropped after the lock.
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) {
+        let lost = change(&mut self.state.lock());
+        drop(lost);
         self.wakers.wake();
     }
 
@@ -249,31 +243,23 @@ impl Objects {
 
     /// Removes an export of only one call.
     pub fn remove(&self, key: &str, even_if_claimed: bool) {
-        let entry = {
-            let mut state = self.state.lock();
+        self.change(|state| {
             let keeps = !even_if_claimed && state.given.is_claimed(key);
             if keeps { None } else { state.given.remove(key) }
-        };
-        drop(entry);
-        self.wakers.wake();
+        });
     }
 
     /// The owner disposes of an object, for all of its holders.
     pub fn dispose(&self, thing: &Exportable) {
-        let entries = self.state.lock().given.dispose(&thing.address());
-        drop(entries);
-        self.wakers.wake();
+        self.change(|state| state.given.dispose(&thing.address()));
     }
 
     /// A node has left: its imports and its exports are gone.
     pub fn left(&self, number: u32) {
-        let gone = {
-            let mut state = self.state.lock();
+        self.change(|state| {
             state.held.left(number);
             state.given.left(number)
-        };
-        drop(gone);
-        self.wakers.wake();
+        });
     }
 
     // References that come
@@ -356,7 +342,7 @@ impl Objects {
 
     fn look_in(self: &Arc<Self>, wait_us: u64) {
         let Some(core) = self.core.upgrade() else { return };
-        let at = Instant::now() + Duration::from_micros(wait_us);
+        let at = clock::now() + Duration::from_micros(wait_us);
         let before = {
             let mut state = self.state.lock();
             if state.watch.as_ref().is_some_and(|(known, _)| *known <= at) {

@@ -9,9 +9,11 @@ use serde::{Serialize, Serializer};
 use super::exportable::{Kind, OutboundReference, Target};
 use super::import_handle::ImportHandle;
 use crate::calls::call::Call;
-use crate::calls::client::{CallOptions, DEFAULT_TIMEOUT, Priority};
+use crate::calls::call_options::{CallOptions, DEFAULT_TIMEOUT};
+use crate::calls::call_record::CallRecord;
 use crate::calls::item_stream::Items;
 use crate::calls::prepared_call::{CallTarget, PreparedCall};
+use crate::calls::priority::Priority;
 use crate::error::Error;
 use crate::services::context::Context;
 use crate::values::Writer;
@@ -61,7 +63,8 @@ impl SharedImport {
         let blob = within(Some(&core.objects), || Writer::arguments(arguments));
         let blob = blob.map_err(|wrong| Error::of_value(&title, wrong))?;
         let aim = CallTarget::Object(Arc::clone(holding), method.to_owned());
-        PreparedCall::new(&core, aim, title, blob, &self.options, self.options.deadline(timeout))
+        let (options, record) = (&self.options, CallRecord::of_subject(&core, &title, &self.options.headers));
+        PreparedCall::new(&core, aim, title, blob, options, options.deadline(timeout), record)
     }
 }
 

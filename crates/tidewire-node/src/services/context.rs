@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use tidewire_engine::raw::clock;
 use tidewire_link::Named;
 use tidewire_proto::generated::errors::ErrorCode;
 
-use crate::calls::client::Priority;
+use crate::calls::priority::Priority;
 use crate::discovery::Visibility;
 use crate::error::Error;
 use crate::names::random_hex;
 use crate::services::inbound_call::{Ended, InboundCallState};
-use crate::streams::Lease;
 
 /// The header with the id that a call shares with the one it was made in.
 pub(crate) const TRACE: &str = "tw-trace";
@@ -32,12 +32,15 @@ pub(crate) const PUBLIC: &str = "public";
 #[debug("Context({}.{} for {:?})", self.service(), self.method(), self.node())]
 pub struct Context(Arc<Inner>, Active);
 
+/// The fence of a lease, while it is held.
+pub(crate) type Fence = dyn Fn() -> Result<u64, Error> + Send + Sync;
+
 /// Lease or fence under which a single active service is active.
 #[derive(Clone)]
 enum Active {
     /// Of its service any number is.
     Any,
-    Under(Arc<Lease>),
+    Under(Arc<Fence>),
     /// Under nothing, for a test.
     With(u64),
 }
@@ -71,8 +74,8 @@ impl Context {
     }
 
     /// The same call, of a service that is active while a lease is held.
-    pub(crate) fn under(self, lease: &Arc<Lease>) -> Self {
-        Self(self.0, Active::Under(Arc::clone(lease)))
+    pub(crate) fn under(self, fence: &Arc<Fence>) -> Self {
+        Self(self.0, Active::Under(Arc::clone(fence)))
     }
 
     /// The context of a call that no node has made, for tests of handlers; unset fields have their
@@ -168,7 +171,7 @@ impl Context {
 
     /// Remaining time of the caller; None without a deadline.
     pub fn remaining(&self) -> Option<Duration> {
-        self.0.deadline.map(|at| at.saturating_duration_since(Instant::now()))
+        self.0.deadline.map(|at| at.saturating_duration_since(clock::now()))
     }
 
     /// Headers that the caller added to the call.
@@ -189,7 +192,7 @@ impl Context {
     /// of which one is active at a time.
     pub fn fence(&self) -> Result<u64, Error> {
         match &self.1 {
-            Active::Under(lease) => lease.fence(),
+            Active::Under(fence) => fence(),
             Active::With(fence) => Ok(*fence),
             Active::Any => {
                 let fix = "serve it with Node::serve_single";
@@ -231,7 +234,7 @@ impl Detached {
 
     /// Remaining time of the caller, from now on; unlimited by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.inner.deadline = Instant::now().checked_add(timeout);
+        self.inner.deadline = clock::now().checked_add(timeout);
         self
     }
 
@@ -277,7 +280,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{Context, ErrorCode};
-    use crate::calls::client::Priority;
+    use crate::calls::priority::Priority;
     use crate::discovery::Visibility;
 
     #[test]

@@ -4,7 +4,6 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tidewire_proto::generated::errors::ErrorCode;
@@ -12,6 +11,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use crate::error::Error;
 use crate::services::failure::Failure;
 use crate::services::instance::ServiceInstance;
+use crate::span::Span;
 
 thread_local! {
     /// The address of a host, which is only compared.
@@ -32,36 +32,33 @@ pub(crate) fn handling<T>(host: &ServiceInstance, act: impl FnOnce() -> T) -> T 
     act()
 }
 
-/// Runs a handler of this host. None: it was to end before.
+/// Begins a handler of this host, and runs it within a span. None: it was to end before.
 pub(crate) async fn run<T>(
-    host: &ServiceInstance,
-    mut handled: Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>,
+    (host, span): (&ServiceInstance, &Span),
+    begin: impl FnOnce() -> Result<Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>, Failure>,
     poll_ended: impl Fn(&Context<'_>) -> Poll<()>,
 ) -> Option<Result<T, Failure>> {
+    let mut handled = match span.run(|| handling(host, || Failure::caught(begin))) {
+        Ok(handled) => handled,
+        Err(failure) => return Some(Err(failure)),
+    };
     poll_fn(|context| {
         if poll_ended(context).is_ready() {
             return Poll::Ready(None);
         }
-        handling(host, || Failure::polled(|| handled.as_mut().poll(context))).map(Some)
+        span.run(|| handling(host, || Failure::polled(|| handled.as_mut().poll(context)))).map(Some)
     })
     .await
 }
 
-/// Refuses a handler of one of these hosts that would wait for their end.
+/// Refuses a handler of this host that would wait for the end of the host.
 ///
 /// # Errors
 /// If this thread is in such a handler.
-pub(crate) fn refuse_own<'a>(
-    hosts: impl IntoIterator<Item = &'a Arc<ServiceInstance>>,
-    what: &str,
-) -> Result<(), Error> {
-    let here = HERE.get();
-    match hosts.into_iter().find(|host| std::ptr::eq(Arc::as_ptr(host), here)) {
-        None => Ok(()),
-        Some(host) => {
-            let text =
-                format!("a handler of {} would wait for itself: {what} in a task or thread of its own", host.service);
-            Err(Error::new(ErrorCode::AskCycle, text))
-        }
+pub(crate) fn refuse_own(host: &ServiceInstance, what: &str) -> Result<(), Error> {
+    if !std::ptr::eq(host, HERE.get()) {
+        return Ok(());
     }
+    let text = format!("a handler of {} would wait for itself: {what} in a task or thread of its own", host.service);
+    Err(Error::new(ErrorCode::AskCycle, text))
 }

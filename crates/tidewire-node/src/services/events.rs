@@ -1,11 +1,9 @@
 //! Event handlers of a service: messages on subjects, handled one after the other.
 
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,19 +12,15 @@ use serde_json::json;
 use crate::discovery::EventInfo;
 use crate::error::Error;
 use crate::names;
-use crate::node::core::Runner;
-use crate::node::options::{Log, within};
-use crate::services::current_service::{handling, run};
+use crate::node::options::within;
 use crate::services::failure::Failure;
-use crate::services::inbound_call::InboundCallState;
-use crate::services::instance::{Counts, ServiceInstance};
-use crate::subjects::local_subscriptions::Mailbox;
-use crate::subjects::{Message, SubscribeOptions};
+use crate::subjects::local_subscriptions::SubscribeOptions;
+use crate::subjects::message::Message;
 use crate::values::{self, Blob};
 use tidewire_proto::generated::limits;
 
 type Handled = Pin<Box<dyn Future<Output = Result<Blob, Failure>> + Send>>;
-type Handles = dyn Fn(EventContext, &Message) -> Result<Handled, Failure> + Send + Sync;
+pub(crate) type Handles = dyn Fn(EventContext, &Message) -> Result<Handled, Failure> + Send + Sync;
 
 /// Event handler of a service: runs for each message on a pattern of subjects, with a description
 /// for other nodes.
@@ -143,7 +137,7 @@ impl Event {
 }
 
 impl EventContext {
-    fn new(message: &Message) -> Self {
+    pub(crate) fn new(message: &Message) -> Self {
         Self(Arc::new(Inner {
             subject: message.subject().to_owned(),
             headers: message.headers().clone(),
@@ -170,100 +164,5 @@ impl EventContext {
     /// The user of the token that the node joined with, if there was one.
     pub fn user(&self) -> Option<&str> {
         self.0.user.as_deref()
-    }
-}
-
-/// Runs one event handler, until its subscription has ended and nothing waits, or its service
-/// stops.
-pub(crate) struct Listener {
-    title: String,
-    mailbox: Arc<Mailbox>,
-    handles: Arc<Handles>,
-    exchange: Arc<InboundCallState>,
-    is_handling: AtomicBool,
-    log: Log,
-}
-
-impl Listener {
-    pub fn new(service: &str, event: &Event, mailbox: Arc<Mailbox>, log: Log) -> Arc<Self> {
-        Arc::new(Self {
-            title: format!("{service}.{}", event.info.method),
-            mailbox,
-            handles: Arc::clone(&event.handles),
-            exchange: InboundCallState::new(0),
-            is_handling: AtomicBool::new(false),
-            log,
-        })
-    }
-
-    /// True if the mailbox is empty and no handler runs.
-    pub fn is_idle(&self) -> bool {
-        // The order matters: a message is marked before it leaves the mailbox.
-        self.mailbox.is_empty() && !self.is_handling.load(Ordering::SeqCst)
-    }
-
-    pub fn dropped(&self) -> u64 {
-        self.mailbox.dropped()
-    }
-
-    /// Ends the subscription and the running handler.
-    pub fn end(&self) {
-        self.exchange.end(crate::services::inbound_call::Ended::Stopping);
-    }
-
-    pub fn begin(self: Arc<Self>, host: &Arc<ServiceInstance>, runner: &Arc<Runner>) {
-        let (host, ended) = (Arc::clone(host), Arc::clone(runner));
-        runner.spawn(Box::pin(async move {
-            ended.beat();
-            while let Some(message) = self.next(&ended).await {
-                self.handle(&host, message).await;
-                self.is_handling.store(false, Ordering::SeqCst);
-                ended.ended.wake();
-            }
-        }));
-    }
-
-    async fn next(&self, runner: &Runner) -> Option<Message> {
-        poll_fn(|task| {
-            if self.exchange.poll_ended(task).is_ready() {
-                return Poll::Ready(None);
-            }
-            self.is_handling.store(true, Ordering::SeqCst);
-            let next = self.mailbox.poll(task);
-            if !matches!(next, Poll::Ready(Some(_))) {
-                self.is_handling.store(false, Ordering::SeqCst);
-                // An observer that looked meanwhile saw the handler as busy: wake it.
-                runner.ended.wake();
-            }
-            next
-        })
-        .await
-    }
-
-    async fn handle(&self, host: &ServiceInstance, message: Message) {
-        Counts::add(&host.counts.events);
-        let context = EventContext::new(&message);
-        let begun = handling(host, || Failure::caught(|| (self.handles)(context, &message)));
-        let done = match begun {
-            Ok(handled) => run(host, handled, |task| self.exchange.poll_ended(task).map(drop)).await,
-            Err(failure) => Some(Err(failure)),
-        };
-        match done {
-            Some(Ok(blob)) => message.answer(blob),
-            Some(Err(failure)) => self.failed(host, message, failure),
-            None => message
-                .refuse(tidewire_proto::generated::errors::ErrorCode::NodeStopped, crate::services::instance::STOPPED),
-        }
-    }
-
-    fn failed(&self, host: &ServiceInstance, message: Message, failure: Failure) {
-        Counts::add(&host.counts.event_errors);
-        (self.log)(&format!(
-            "{}: a message on {:?} of {:?} failed: {failure:?}",
-            self.title,
-            message.subject(),
-            message.node()
-        ));
-        message.fail(failure);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
-use tidewire_engine::raw::{Fire, Watch};
+use tidewire_engine::raw::{Fire, Watch, clock};
 use tidewire_link::{Call, Exchange, PayloadParts, Refused};
 use tidewire_proto::generated::errors::ErrorCode;
 
@@ -16,10 +16,10 @@ use crate::objects::{ExportScope, Objects};
 use crate::services::context::{Context, Inner};
 use crate::services::current_service::handling;
 use crate::services::failure::Failure;
-use crate::services::inbound_call::{Ended, InboundCallState};
-use crate::services::instance::{AdmissionPermit, AdmittedCall, Counts, Method, STOPPED, ServiceInstance, refuse};
-use crate::services::service::{MethodHandler, ReplyFuture, ReplyStream};
-use crate::tracing::Span;
+use crate::services::inbound_call::{Ended, InboundCallState, STOPPED, refuse};
+use crate::services::instance::{AdmissionPermit, AdmittedCall, Counts, ServiceInstance};
+use crate::services::method::{Method, MethodHandler, ReplyFuture, ReplyStream};
+use crate::span::Span;
 use crate::values::Blob;
 use crate::values::references::within;
 
@@ -30,7 +30,9 @@ const LATE: Duration = Duration::from_millis(100);
 pub(crate) async fn run(mut inside: AdmissionPermit, job: AdmittedCall) {
     inside.has_begun = true;
     let host = &*inside.host;
-    host.runner.beat();
+    if !inside.is_inline {
+        host.runner.beat();
+    }
     Counts::add(&host.counts.calls);
     let AdmittedCall { call, exchange, method, busy: _busy } = job;
     // A call that has waited may be over.
@@ -38,39 +40,88 @@ pub(crate) async fn run(mut inside: AdmissionPermit, job: AdmittedCall) {
         return give_up(host, call, &exchange, ended).await;
     }
     let context = context(&method, &call, &exchange);
-    let span = Span::of(&context);
-    let (objects, input) = (host.runner.objects(), call.message.payload());
+    let span = Span::server(&host.runner, &context, &method.title, &host.instance);
+    let current = CallRun { host, method: &method, span, begun: host.begun() };
+    let (objects, input) = (host.objects.upgrade(), call.message.payload());
     // This node takes the references in the arguments.
     let objects = objects.as_ref();
+    let span = &current.span;
     match &method.handling {
         MethodHandler::Once(answers) => match span.run(|| begin(host, objects, || answers(context, input))) {
-            Ok(answering) => answer(host, objects, &span, call, exchange, answering).await,
-            Err(failure) => fail(host, &span, call, &failure),
+            Ok(answering) => answer(&current, objects, call, exchange, answering).await,
+            Err(failure) => current.fail(call, &failure),
         },
         MethodHandler::Stream(streams) => match span.run(|| begin(host, objects, || streams(context, input))) {
-            Ok(items) => stream(host, objects, &span, call, exchange, items).await,
-            Err(failure) => fail(host, &span, call, &failure),
+            Ok(items) => stream(&current, objects, call, exchange, items).await,
+            Err(failure) => current.fail(call, &failure),
         },
+    }
+}
+
+/// A call that is handled, with its span and the time at which its handler began.
+struct CallRun<'a> {
+    host: &'a ServiceInstance,
+    method: &'a Method,
+    span: Span,
+    begun: Option<Instant>,
+}
+
+impl CallRun<'_> {
+    fn reply(&self, call: Call, blob: &mut Blob) {
+        self.host.took(self.method, self.begun, "");
+        let flusher = call.flusher();
+        // The link reports a reply that cannot be sent to the caller.
+        let _ = call.reply(blob.sending());
+        flusher.flush();
+    }
+
+    fn over(&self, call: Call) {
+        Counts::add(&self.host.counts.streams);
+        self.host.took(self.method, self.begun, "");
+        over(call);
+    }
+
+    fn fail(&self, call: Call, failure: &Failure) {
+        self.span.failed(failure.kind(), failure.message());
+        Counts::add(&self.host.counts.errors);
+        self.host.took(self.method, self.begun, failure.kind());
+        let (code, mut blob) = failure.payload();
+        let flusher = call.flusher();
+        call.fail(code, blob.sending());
+        flusher.flush();
+    }
+
+    async fn give_up(&self, call: Call, exchange: &Arc<InboundCallState>, ended: Ended) {
+        let code = match ended {
+            Ended::Gone | Ended::Unread => ErrorCode::CallCancelled,
+            Ended::Late => ErrorCode::AskTimeout,
+            Ended::Stopping => ErrorCode::NodeStopped,
+        };
+        self.host.took(self.method, self.begun, code.name());
+        if ended != Ended::Unread {
+            self.span.failed(code.name(), "nobody waits for its result");
+        }
+        give_up(self.host, call, exchange, ended).await;
     }
 }
 
 type Here<'a> = Option<&'a Arc<Objects>>;
 
 async fn answer(
-    host: &ServiceInstance,
+    current: &CallRun<'_>,
     objects: Here<'_>,
-    span: &Span,
     call: Call,
     exchange: Arc<InboundCallState>,
     mut answering: ReplyFuture,
 ) {
+    let host = current.host;
     let mut deadline = Deadline::new(host, &call, &exchange);
     let outcome = poll_fn(|task| {
         if let Poll::Ready(ended) = exchange.poll_ended(task) {
             return Poll::Ready(Err(ended));
         }
         let poll = || Failure::polled(|| answering.as_mut().poll(task));
-        let polled = span.run(|| within(objects, || handling(host, poll)));
+        let polled = current.span.run(|| within(objects, || handling(host, poll)));
         if polled.is_pending() {
             deadline.watch();
         }
@@ -80,23 +131,23 @@ async fn answer(
     drop(answering);
     match outcome {
         Ok(Ok(mut blob)) => match give_back(objects, &call, &mut blob) {
-            Ok(_given) => reply(call, &mut blob),
-            Err(failure) => fail(host, span, call, &failure),
+            Ok(_given) => current.reply(call, &mut blob),
+            Err(failure) => current.fail(call, &failure),
         },
-        Ok(Err(failure)) => fail(host, span, call, &failure),
-        Err(ended) => give_up(host, call, &exchange, ended).await,
+        Ok(Err(failure)) => current.fail(call, &failure),
+        Err(ended) => current.give_up(call, &exchange, ended).await,
     }
 }
 
 async fn stream(
-    host: &ServiceInstance,
+    current: &CallRun<'_>,
     objects: Here<'_>,
-    span: &Span,
     call: Call,
     exchange: Arc<InboundCallState>,
     mut items: ReplyStream,
 ) {
-    let mut deadline = Deadline::new(host, &call, &exchange);
+    let (host, span) = (current.host, &current.span);
+    let (mut deadline, flusher) = (Deadline::new(host, &call, &exchange), call.flusher());
     deadline.watch();
     loop {
         let next =
@@ -107,24 +158,24 @@ async fn stream(
                 exchange.spend();
                 let _given = match give_back(objects, &call, &mut blob) {
                     Ok(given) => given,
-                    Err(failure) => return fail(host, span, call, &failure),
+                    Err(failure) => return current.fail(call, &failure),
                 };
                 if let Err(ended) = poll_fn(|task| poll_capacity(&exchange, &call, blob.bytes(), task)).await {
                     drop(items);
-                    return give_up(host, call, &exchange, ended).await;
+                    return current.give_up(call, &exchange, ended).await;
                 }
                 match call.item(blob.sending()) {
-                    Ok(()) => {}
-                    Err(Refused::Over) => return give_up(host, call, &exchange, Ended::Gone).await,
-                    Err(refused) => return fail(host, span, call, &unsent(&refused)),
+                    Ok(()) => flusher.flush(),
+                    Err(Refused::Over) => return current.give_up(call, &exchange, Ended::Gone).await,
+                    Err(refused) => return current.fail(call, &unsent(&refused)),
                 }
             }
-            Ok(Some(Err(failure))) => return fail(host, span, call, &failure),
-            Ok(None) => return call.over(),
+            Ok(Some(Err(failure))) => return current.fail(call, &failure),
+            Ok(None) => return current.over(call),
             Err(ended) => {
                 // The stream releases its resources before its reader receives the end.
                 drop(items);
-                return give_up(host, call, &exchange, ended).await;
+                return current.give_up(call, &exchange, ended).await;
             }
         }
     }
@@ -194,19 +245,9 @@ fn context(method: &Method, call: &Call, exchange: &Arc<InboundCallState>) -> Co
     })
 }
 
-fn reply(call: Call, blob: &mut Blob) {
+fn over(call: Call) {
     let flusher = call.flusher();
-    // The link reports a reply that cannot be sent to the caller.
-    let _ = call.reply(blob.sending());
-    flusher.flush();
-}
-
-fn fail(host: &ServiceInstance, span: &Span, call: Call, failure: &Failure) {
-    span.failed(failure);
-    Counts::add(&host.counts.errors);
-    let (code, mut blob) = failure.payload();
-    let flusher = call.flusher();
-    call.fail(code, blob.sending());
+    call.over();
     flusher.flush();
 }
 
@@ -220,7 +261,7 @@ async fn give_up(host: &ServiceInstance, call: Call, exchange: &Arc<InboundCallS
     Counts::add(&host.counts.cancelled);
     match ended {
         Ended::Gone => refuse(call, ErrorCode::CallCancelled, "the caller has gone"),
-        Ended::Unread => call.over(),
+        Ended::Unread => over(call),
         Ended::Late => late(host, call, exchange).await,
         Ended::Stopping => refuse(call, ErrorCode::NodeStopped, STOPPED),
     }
@@ -229,7 +270,7 @@ async fn give_up(host: &ServiceInstance, call: Call, exchange: &Arc<InboundCallS
 /// The caller's own clock reaches the deadline at about the same time. The caller knows best how
 /// the call went, and cancels it: only a caller that does not cancel gets this error.
 async fn late(host: &ServiceInstance, call: Call, exchange: &Arc<InboundCallState>) {
-    let until = Instant::now() + LATE;
+    let until = clock::now() + LATE;
     let _watch = host.runner.watch(until, Arc::clone(exchange) as Arc<dyn Fire>);
     if !poll_fn(|task| exchange.poll_gone(until, task)).await {
         refuse(call, ErrorCode::AskTimeout, "its deadline passed while the handler was at work");

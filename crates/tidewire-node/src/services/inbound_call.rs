@@ -1,13 +1,14 @@
 //! The life of an inbound call: cancelled, out of time, out of credit, or answered.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use tidewire_engine::raw::{Fire, Mutex};
-use tidewire_link::Exchange;
+use tidewire_engine::raw::{Fire, Mutex, clock};
+use tidewire_link::{Call, Exchange, OutgoingPayload};
+use tidewire_proto::generated::errors::ErrorCode;
 
-use crate::services::instance::ServiceInstance;
+pub(crate) const STOPPED: &str = "the service has stopped";
 
 /// Reason for the end of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,9 @@ pub(crate) struct InboundCallState {
     state: Mutex<State>,
 }
 
+/// Releases a queued call.
+type Release = dyn FnOnce(&InboundCallState) + Send;
+
 #[derive(Default)]
 struct State {
     ended: Option<Ended>,
@@ -37,7 +41,7 @@ struct State {
     credit: u64,
     task: Option<Waker>,
     /// Where the call waits for its turn.
-    line: Option<Weak<ServiceInstance>>,
+    line: Option<Box<Release>>,
 }
 
 impl InboundCallState {
@@ -47,8 +51,8 @@ impl InboundCallState {
     }
 
     /// The call is queued: the service instance releases it if its caller leaves.
-    pub fn waits(&self, host: &Arc<ServiceInstance>) {
-        self.state.lock().line = Some(Arc::downgrade(host));
+    pub fn waits(&self, release: impl FnOnce(&Self) + Send + 'static) {
+        self.state.lock().line = Some(Box::new(release));
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
@@ -57,9 +61,7 @@ impl InboundCallState {
             change(&mut state);
             state.task.take()
         };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        waker.into_iter().for_each(Waker::wake);
     }
 
     /// Ends the handler. The first reason counts.
@@ -75,32 +77,26 @@ impl InboundCallState {
 
     /// Ready when the handler is to end.
     pub fn poll_ended(&self, context: &Context<'_>) -> Poll<Ended> {
-        let mut state = self.state.lock();
-        if let Some(ended) = state.ended {
-            return Poll::Ready(ended);
-        }
-        state.task = Some(context.waker().clone());
-        Poll::Pending
+        self.poll(context, |state| state.ended)
     }
 
     /// Ready when the caller has cancelled, or at a time at which this is woken.
     pub fn poll_gone(&self, until: Instant, context: &Context<'_>) -> Poll<bool> {
-        let mut state = self.state.lock();
-        if state.is_gone || Instant::now() >= until {
-            return Poll::Ready(state.is_gone);
-        }
-        state.task = Some(context.waker().clone());
-        Poll::Pending
+        self.poll(context, |state| (state.is_gone || clock::now() >= until).then_some(state.is_gone))
     }
 
     /// Ready when an item may be sent.
     pub fn poll_credit(&self, context: &Context<'_>) -> Poll<()> {
+        self.poll(context, |state| (state.credit > 0).then_some(()))
+    }
+
+    fn poll<T>(&self, context: &Context<'_>, look: impl FnOnce(&State) -> Option<T>) -> Poll<T> {
         let mut state = self.state.lock();
-        if state.credit > 0 {
-            return Poll::Ready(());
+        let found = look(&state);
+        if found.is_none() {
+            state.task = Some(context.waker().clone());
         }
-        state.task = Some(context.waker().clone());
-        Poll::Pending
+        found.map_or(Poll::Pending, Poll::Ready)
     }
 
     /// An item is sent.
@@ -118,8 +114,8 @@ impl Exchange for InboundCallState {
             state.ended.get_or_insert(Ended::Gone);
             line = state.line.take();
         });
-        if let Some(host) = line.and_then(|host| host.upgrade()) {
-            host.gone(self);
+        if let Some(release) = line {
+            release(self);
         }
     }
 
@@ -139,4 +135,11 @@ impl Fire for InboundCallState {
     fn fire(self: Arc<Self>) {
         self.end(Ended::Late);
     }
+}
+
+/// Answers a call that no handler sees.
+pub(crate) fn refuse(call: Call, code: ErrorCode, text: &str) {
+    let flusher = call.flusher();
+    call.fail(code, OutgoingPayload::from(text.as_bytes()));
+    flusher.flush();
 }

@@ -2,36 +2,47 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
 
+use serde_json::{Value, json};
+use tidewire_core::histogram::Histogram;
 use tidewire_core::rpc::admission::{Admission, Entry};
-use tidewire_engine::raw::Mutex;
-use tidewire_link::{Call, Exchange, Handler, OutgoingPayload};
+use tidewire_engine::raw::{Mutex, clock};
+use tidewire_link::{Call, Exchange, Handler};
 use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::subject::grammar::scoped_method;
 
 use crate::commands::CommandWorker;
-use crate::discovery::{MethodInfo, Visibility};
+use crate::discovery::Visibility;
 use crate::error::Error;
-use crate::node::core::{Core, Runner};
-use crate::objects::ExportPin;
+use crate::inline_task::InlineTask;
+use crate::names;
+use crate::node::core::{Core, StoppableInstance};
+use crate::node::runner::Runner;
+use crate::objects::{ExportPin, Objects};
 use crate::pending::ResultSlot;
 use crate::services::context::{ORIGIN, PUBLIC};
-use crate::services::events::Listener;
+use crate::services::current_service;
 use crate::services::handler_run;
-use crate::services::inbound_call::{Ended, InboundCallState};
-use crate::services::service::{ConcurrencyLimits, MethodHandler, Service};
+use crate::services::inbound_call::{Ended, InboundCallState, STOPPED, refuse};
+use crate::services::listener::Listener;
+use crate::services::method::{Method, method};
+use crate::services::service::{ANY_SCOPE, ConcurrencyLimits, Service};
+use crate::statistics::call_durations::SERVER;
 use crate::streams::ServedDurable;
-use crate::values::Value;
-
-pub(crate) const STOPPED: &str = "the service has stopped";
 
 /// An instance that is served here.
 pub(crate) struct ServiceInstance {
     pub service: Arc<str>,
     pub instance: String,
     pub runner: Arc<Runner>,
+    /// Exported and imported objects, which handlers receive and return.
+    pub objects: Weak<Objects>,
     node: String,
     methods: HashMap<String, Arc<Method>>,
+    /// Calls begin in the order of their arrival, where they arrive.
+    is_inline: bool,
     /// The lock protects who is in and who waits; nothing is called under it.
     doors: Mutex<AdmissionState>,
     waiting_max: usize,
@@ -39,26 +50,32 @@ pub(crate) struct ServiceInstance {
     durables: OnceLock<Vec<Arc<ServedDurable>>>,
     workers: OnceLock<Vec<OpenedWorker>>,
     pub counts: Counts,
+    /// Times of handlers that returned a result, in microseconds. None: nobody looks at them.
+    times_us: Option<Mutex<Histogram>>,
 }
 
-/// A method of a service or of an object, as it is run.
-pub(crate) struct Method {
-    pub service: Arc<str>,
-    pub name: Arc<str>,
-    pub handling: MethodHandler,
-    pub visibility: Visibility,
-}
-
-impl Method {
-    /// Description of the method for the holder of its object: name, stream flag and timeout in
-    /// seconds.
-    pub fn offered(&self) -> Value {
-        Value::List(vec![Value::from(&*self.name), Value::Bool(self.is_stream()), Value::Nil])
-    }
-
-    fn is_stream(&self) -> bool {
-        matches!(self.handling, MethodHandler::Stream(_))
-    }
+/// Statistics of the calls of one instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServiceStatistics {
+    /// Calls whose handlers have begun.
+    pub calls: u64,
+    /// Those of them that failed.
+    pub errors: u64,
+    /// Those of them that were cancelled, or came to their deadline.
+    pub cancelled: u64,
+    /// Running handlers.
+    pub in_flight: usize,
+    /// Calls that wait for one of them.
+    pub waiting: usize,
+    /// Streams that have come to their end.
+    pub streams: u64,
+    /// Events whose handlers have begun.
+    pub events: u64,
+    /// Those of them that failed.
+    pub event_errors: u64,
+    /// Events dropped because the mailbox was full.
+    pub events_dropped: u64,
 }
 
 /// A worker of commands, and the slot that is filled once it has begun.
@@ -70,6 +87,7 @@ pub(crate) struct Counts {
     pub calls: AtomicU64,
     pub errors: AtomicU64,
     pub cancelled: AtomicU64,
+    pub streams: AtomicU64,
     pub events: AtomicU64,
     pub event_errors: AtomicU64,
 }
@@ -102,24 +120,29 @@ pub(crate) struct AdmissionPermit {
     pub host: Arc<ServiceInstance>,
     /// True once its task has run.
     pub has_begun: bool,
+    /// Its task begins on the thread of the links.
+    pub is_inline: bool,
     number: u64,
 }
 
 impl ServiceInstance {
-    pub fn new(service: Service, instance: String, node: &str, runner: Arc<Runner>) -> Self {
+    pub fn new(service: Service, instance: String, node: &str, runner: Arc<Runner>, objects: Weak<Objects>) -> Self {
         let title: Arc<str> = service.info.name.as_str().into();
         let methods =
             service.methods.into_iter().map(|(info, handling)| (info.name.clone(), method(&title, info, handling)));
-        let methods = methods.collect();
-        Self { instance, node: node.to_owned(), methods, ..Self::of(title, service.limits, runner) }
+        let (methods, is_inline) = (methods.collect(), service.is_inline);
+        let node = node.to_owned();
+        let is_measured = runner.durations.is_some() && !names::is_internal(&title);
+        let times_us = is_measured.then(Mutex::default);
+        Self { instance, node, methods, is_inline, times_us, ..Self::of(title, service.limits, runner, objects) }
     }
 
     /// The instance that runs calls of exported objects.
-    pub fn of_objects(runner: Arc<Runner>) -> Self {
-        Self::of("objects".into(), ConcurrencyLimits::default(), runner)
+    pub fn of_objects(runner: Arc<Runner>, objects: Weak<Objects>) -> Self {
+        Self::of("objects".into(), ConcurrencyLimits::default(), runner, objects)
     }
 
-    fn of(service: Arc<str>, limits: ConcurrencyLimits, runner: Arc<Runner>) -> Self {
+    fn of(service: Arc<str>, limits: ConcurrencyLimits, runner: Arc<Runner>, objects: Weak<Objects>) -> Self {
         let doors = AdmissionState {
             calls: Admission::new(limits.calls, limits.waiting),
             streams: Admission::new(limits.streams, limits.waiting),
@@ -131,14 +154,17 @@ impl ServiceInstance {
             service,
             instance: String::new(),
             runner,
+            objects,
             node: String::new(),
             methods: HashMap::new(),
+            is_inline: false,
             doors: Mutex::new(doors),
             waiting_max: limits.waiting,
             listeners: OnceLock::new(),
             durables: OnceLock::new(),
             workers: OnceLock::new(),
             counts: Counts::default(),
+            times_us: None,
         }
     }
 
@@ -153,13 +179,20 @@ impl ServiceInstance {
             (true, false) => Visibility::Node,
             (false, false) => Visibility::Private,
         };
-        let method = self.methods.get(name).filter(|method| method.visibility >= least);
-        method.cloned().ok_or_else(|| {
+        let method = self.methods.get(name).cloned().or_else(|| self.scoped(name));
+        method.filter(|method| method.visibility >= least).ok_or_else(|| {
             let seen = self.methods.iter().filter(|(_, method)| method.visibility >= least);
             let mut names: Vec<_> = seen.map(|(name, _)| name.as_str()).take(10).collect();
             names.sort_unstable();
             format!("{} has no method {name:?}: there are {}", self.service, names.join(", "))
         })
+    }
+
+    /// The method of one object, if its kind has a method for each.
+    fn scoped(&self, name: &str) -> Option<Arc<Method>> {
+        let kind = name.split_once(':')?.0;
+        let method = self.methods.get(&scoped_method(kind, ANY_SCOPE))?;
+        Some(Arc::new(Method { name: name.into(), ..Method::clone(method) }))
     }
 
     /// Running calls and streams, and waiting calls.
@@ -168,15 +201,45 @@ impl ServiceInstance {
         (doors.running.len(), doors.calls.waiting() + doors.streams.waiting())
     }
 
+    /// Statistics of its calls.
+    pub fn statistics(&self) -> ServiceStatistics {
+        let (in_flight, waiting) = self.open();
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Counts { calls, errors, cancelled, streams, events, event_errors } = &self.counts;
+        ServiceStatistics {
+            calls: of(calls),
+            errors: of(errors),
+            cancelled: of(cancelled),
+            in_flight,
+            waiting,
+            streams: of(streams),
+            events: of(events),
+            event_errors: of(event_errors),
+            events_dropped: self.events_dropped(),
+        }
+    }
+
+    /// The time at which a handler begins, if it is measured.
+    pub fn begun(&self) -> Option<Instant> {
+        self.times_us.as_ref().map(|_| clock::now())
+    }
+
+    /// Counts the time of a call whose handler has ended, and the type of its error.
+    pub fn took(&self, method: &Method, begun: Option<Instant>, error: &str) {
+        if let (Some(begun), Some(times_us), Some(durations)) = (begun, &self.times_us, &self.runner.durations) {
+            let took = clock::since(begun);
+            durations.record(SERVER, &method.title, error, took);
+            if error.is_empty() && !method.is_stream() {
+                times_us.lock().record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+            }
+        }
+    }
+
     /// Begins to handle events.
     pub fn listen(self: &Arc<Self>, listeners: Vec<Arc<Listener>>) {
         for listener in self.listeners.get_or_init(|| listeners) {
             Arc::clone(listener).begin(self, &self.runner);
         }
-    }
-
-    fn listeners(&self) -> &[Arc<Listener>] {
-        self.listeners.get().map_or(&[], Vec::as_slice)
     }
 
     /// Begins to handle events of streams.
@@ -204,48 +267,9 @@ impl ServiceInstance {
         self.workers.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Fetches no more events of streams, and ends all streams of callers, as they may last for
-    /// ever.
-    pub fn leave(&self) {
-        self.durables().iter().for_each(|durable| durable.subscription().drain());
-        self.workers().iter().for_each(|(worker, _)| worker.drain());
-        self.end(|running| running.is_stream);
-    }
-
-    /// Returns events of streams that were not handled, and commands that have not ended.
-    pub fn give_back(&self) {
-        self.durables().iter().for_each(|durable| durable.subscription().cut());
-        self.workers().iter().for_each(|(worker, _)| worker.cut());
-    }
-
-    /// True once all fetched events and commands are handled or given back, and this is stored.
-    pub fn has_given_back(&self) -> bool {
-        self.durables().iter().all(|durable| durable.subscription().is_over())
-            && self.workers().iter().all(|(worker, _)| worker.is_over())
-    }
-
     /// Events dropped because the mailbox was full.
     pub fn events_dropped(&self) -> u64 {
-        self.listeners().iter().map(|listener| listener.dropped()).sum()
-    }
-
-    /// True if no handler runs and no call is queued. A leaving service instance waits for this.
-    pub fn is_idle(&self) -> bool {
-        self.open() == (0, 0) && self.listeners().iter().all(|listener| listener.is_idle()) && self.has_given_back()
-    }
-
-    /// Ends all handlers, and lets none begin.
-    pub fn close(&self) {
-        let waiting: Vec<AdmittedCall> = {
-            let mut doors = self.doors.lock();
-            doors.is_closed = true;
-            let calls: Vec<_> = std::iter::from_fn(|| doors.calls.next_waiting()).collect();
-            calls.into_iter().chain(std::iter::from_fn(|| doors.streams.next_waiting())).collect()
-        };
-        waiting.into_iter().for_each(|job| refuse(job.call, ErrorCode::NodeStopped, STOPPED));
-        self.end(|_| true);
-        self.listeners().iter().for_each(|listener| listener.end());
-        self.give_back();
+        self.listeners.get().into_iter().flatten().map(|listener| listener.dropped()).sum()
     }
 
     /// The caller of a call has left. A queued call is released at once, with its payload.
@@ -270,7 +294,7 @@ impl ServiceInstance {
         exchanges.into_iter().for_each(|exchange| exchange.end(Ended::Stopping));
     }
 
-    fn begin(self: &Arc<Self>, job: AdmittedCall) {
+    fn begin(self: &Arc<Self>, job: AdmittedCall, is_inline: bool) {
         let is_stream = job.method.is_stream();
         let number = {
             let mut doors = self.doors.lock();
@@ -279,8 +303,76 @@ impl ServiceInstance {
             doors.running.insert(number, Running { exchange: Arc::clone(&job.exchange), is_stream });
             number
         };
-        let inside = AdmissionPermit { host: Arc::clone(self), has_begun: false, number };
-        self.runner.spawn(Box::pin(handler_run::run(inside, job)));
+        let inside = AdmissionPermit { host: Arc::clone(self), has_begun: false, is_inline, number };
+        let task = Box::pin(handler_run::run(inside, job));
+        if is_inline { InlineTask::spawn(task) } else { self.runner.spawn(task) }
+    }
+}
+
+impl StoppableInstance for ServiceInstance {
+    fn is_named(&self, service: &str, instance: &str) -> bool {
+        *self.service == *service && self.instance == instance
+    }
+
+    fn row(&self) -> Option<Value> {
+        let times_us = self.times_us.as_ref()?;
+        let [p50_us, p99_us] = [50.0, 99.0].map(|percent| times_us.lock().percentile(percent));
+        let all = self.statistics();
+        Some(json!({
+            "service": *self.service,
+            "instance": self.instance,
+            "calls": all.calls,
+            "handled": all.calls.saturating_sub(all.in_flight as u64),
+            "errors": all.errors,
+            "cancelled": all.cancelled,
+            "streams": all.streams,
+            "in_flight": all.in_flight,
+            "waiting": all.waiting,
+            "p50_us": p50_us,
+            "p99_us": p99_us,
+            "events": all.events,
+            "event_errors": all.event_errors,
+            "events_dropped": all.events_dropped,
+        }))
+    }
+
+    fn refuse_own(&self, what: &str) -> Result<(), Error> {
+        current_service::refuse_own(self, what)
+    }
+
+    fn leave(&self) {
+        self.durables().iter().for_each(|durable| durable.subscription().drain());
+        self.workers().iter().for_each(|(worker, _)| worker.drain());
+        self.end(|running| running.is_stream);
+    }
+
+    fn give_back(&self) {
+        self.durables().iter().for_each(|durable| durable.subscription().cut());
+        self.workers().iter().for_each(|(worker, _)| worker.cut());
+    }
+
+    fn has_given_back(&self) -> bool {
+        self.durables().iter().all(|durable| durable.subscription().is_over())
+            && self.workers().iter().all(|(worker, _)| worker.is_over())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.open() == (0, 0)
+            && self.listeners.get().into_iter().flatten().all(|listener| listener.is_idle())
+            && self.has_given_back()
+    }
+
+    fn close(&self) {
+        let waiting: Vec<AdmittedCall> = {
+            let mut doors = self.doors.lock();
+            doors.is_closed = true;
+            let calls: Vec<_> = std::iter::from_fn(|| doors.calls.next_waiting()).collect();
+            calls.into_iter().chain(std::iter::from_fn(|| doors.streams.next_waiting())).collect()
+        };
+        waiting.into_iter().for_each(|job| refuse(job.call, ErrorCode::NodeStopped, STOPPED));
+        self.end(|_| true);
+        self.listeners.get().into_iter().flatten().for_each(|listener| listener.end());
+        self.give_back();
     }
 }
 
@@ -330,21 +422,18 @@ pub(crate) fn let_in(
         admission.enter(job, lane)
     };
     match entry {
-        Entry::Admitted(job) => host.begin(job),
-        Entry::Queued => exchange.waits(host),
+        Entry::Admitted(job) => host.begin(job, host.is_inline),
+        Entry::Queued => {
+            let host = Arc::downgrade(host);
+            exchange.waits(move |exchange| host.upgrade().into_iter().for_each(|host| host.gone(exchange)));
+        }
         Entry::Refused(job) => {
             let text = format!("service_waiting={}: so many calls wait already: try again later", host.waiting_max);
-            refuse(job.call, ErrorCode::LimitExceeded, &text);
+            refuse(job.call, ErrorCode::Overloaded, &text);
             return None;
         }
     }
     Some(exchange)
-}
-
-/// A method of a service, or of an object, that errors call `service`.
-pub(crate) fn method(service: &Arc<str>, info: MethodInfo, handling: MethodHandler) -> Arc<Method> {
-    let name = info.name.into();
-    Arc::new(Method { service: Arc::clone(service), name, handling, visibility: info.visibility })
 }
 
 impl Drop for AdmissionPermit {
@@ -356,7 +445,8 @@ impl Drop for AdmissionPermit {
             if self.has_begun { admission.leave() } else { None }
         };
         match next {
-            Some(job) => self.host.begin(job),
+            // A task that ends at once would begin the next one inside of itself.
+            Some(job) => self.host.begin(job, false),
             // The runner is stopping. Closing refuses all queued calls at once; otherwise each
             // would be dropped inside the drop of the one before.
             None if !self.has_begun => self.host.close(),
@@ -364,13 +454,6 @@ impl Drop for AdmissionPermit {
         }
         self.host.runner.ended.wake();
     }
-}
-
-/// Answers a call that no handler sees.
-pub(crate) fn refuse(call: Call, code: ErrorCode, text: &str) {
-    let flusher = call.flusher();
-    call.fail(code, OutgoingPayload::from(text.as_bytes()));
-    flusher.flush();
 }
 
 impl Counts {

@@ -7,6 +7,8 @@ pub mod failure;
 pub mod handler_run;
 pub mod inbound_call;
 pub mod instance;
+pub mod listener;
+pub mod method;
 #[cfg(feature = "schemars")]
 pub mod schemas;
 pub mod serve;

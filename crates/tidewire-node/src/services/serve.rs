@@ -1,37 +1,31 @@
 //! Served instances of services: registration, statistics and stop.
 
 use std::future::poll_fn;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tidewire_link::{Handler, Link, ReplyWaiter, Subscription};
+use tidewire_engine::raw::clock;
+use tidewire_link::{Link, ReplyWaiter, Subscription};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::grammar::{instance_subject, service_subject};
 
-use crate::calls::reply_slot::ReplySlot;
+use crate::calls::reply_slot::{ReplySlot, in_force};
 use crate::commands::CommandStore;
 use crate::delay::until;
 use crate::discovery::InstanceInfo;
 use crate::error::Error;
 use crate::names;
-use crate::node::core::{Core, Runner, in_force};
+use crate::node::core::{Core, ServedRecord, StoppableInstance};
+use crate::node::runner::Runner;
+use crate::objects::Objects;
 use crate::pending::Pending;
-use crate::services::current_service::refuse_own;
-use crate::services::events::{Event, Listener};
-use crate::services::instance::{InstanceSubscription, ServiceInstance};
+use crate::services::events::Event;
+use crate::services::instance::{InstanceSubscription, ServiceInstance, ServiceStatistics};
+use crate::services::listener::Listener;
 use crate::services::service::Service;
 use crate::streams::{Consumer, ServedDurable, own_or_hub};
 use crate::subjects;
-
-/// Record of an instance that a node serves.
-pub(crate) struct ServedRecord {
-    pub host: Arc<ServiceInstance>,
-    _subscriptions: [Subscription; 2],
-    /// Subscriptions of the event handlers. They end with this record; received events are still
-    /// handled.
-    _events: Vec<subjects::Subscription>,
-}
+use crate::subjects::local_subscriptions::Subscription as EventSubscription;
 
 /// An instance of a service, as the one who serves it holds it. It is served until it is stopped,
 /// or its node is: dropping this ends nothing.
@@ -41,28 +35,6 @@ pub struct Served {
     core: Weak<Core>,
     number: u64,
     host: Arc<ServiceInstance>,
-}
-
-/// Statistics of the calls of one instance.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ServiceStatistics {
-    /// Calls whose handlers have begun.
-    pub calls: u64,
-    /// Those of them that failed.
-    pub errors: u64,
-    /// Those of them that were cancelled, or came to their deadline.
-    pub cancelled: u64,
-    /// Running handlers.
-    pub in_flight: usize,
-    /// Calls that wait for one of them.
-    pub waiting: usize,
-    /// Events whose handlers have begun.
-    pub events: u64,
-    /// Those of them that failed.
-    pub event_errors: u64,
-    /// Events dropped because the mailbox was full.
-    pub events_dropped: u64,
 }
 
 /// Begins to serve. It is in force once the pending is done.
@@ -106,6 +78,7 @@ pub(crate) fn register(
     link: &Link,
     node: &str,
     runner: Arc<Runner>,
+    objects: Weak<Objects>,
     mut service: Service,
 ) -> Result<Registration, Error> {
     let name = service.info.name.clone();
@@ -117,11 +90,16 @@ pub(crate) fn register(
     service.info.instances = vec![id.clone()];
     service.info.details = vec![InstanceInfo { id: id.clone(), ..std::mem::take(&mut service.release) }];
     let says = service.info.said()?;
-    let instance = Arc::new(ServiceInstance::new(service, id, node, runner));
-    let mut places: [Arc<ReplySlot>; 2] = Default::default();
-    let of_instance = instance_subject(&name, &instance.instance, "*");
-    let first = subscribe(link, &of_instance, "", &says, &instance, &mut places[0])?;
-    let second = subscribe(link, &service_subject(&name, "*"), &name, &[], &instance, &mut places[1])?;
+    let instance = Arc::new(ServiceInstance::new(service, id, node, runner, objects));
+    let places: [Arc<ReplySlot>; 2] = Default::default();
+    let subscribe = |pattern: &str, queue: &str, says: &[u8], place: &Arc<ReplySlot>| {
+        let door = Arc::new(InstanceSubscription(Arc::clone(&instance)));
+        let waiting = Arc::clone(place) as Arc<dyn ReplyWaiter>;
+        let subscribed = link.subscribe(&names::pattern(pattern)?, queue, says, door, waiting);
+        subscribed.map_err(|refused| Error::refused(pattern, &refused))
+    };
+    let first = subscribe(&instance_subject(&name, &instance.instance, "*"), "", &says, &places[0])?;
+    let second = subscribe(&service_subject(&name, "*"), &name, &[], &places[1])?;
     Ok(Registration { instance, subscriptions: [first, second], answers: Vec::from(places) })
 }
 
@@ -130,7 +108,7 @@ fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<Repl
     service.check()?;
     let name = service.info.name.clone();
     if let Some(id) = &service.instance
-        && core.hosts().iter().any(|host| *host.service == *name && host.instance == *id)
+        && core.hosts().iter().any(|host| host.is_named(&name, id))
     {
         let text = format!("instance: {id:?} serves {name:?} already: give another id, or none");
         return Err(Error::new(ErrorCode::NameTaken, text));
@@ -138,7 +116,7 @@ fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<Repl
     let events = std::mem::take(&mut service.events);
     let durables = std::mem::take(&mut service.durables);
     let commands = std::mem::take(&mut service.commands);
-    let registration = register(&core.link, &core.name, Arc::clone(&core.runner), service)?;
+    let registration = register(&core.link, &core.name, Arc::clone(&core.runner), core.handler_objects(), service)?;
     let Registration { instance: host, subscriptions, answers: mut places } = registration;
     let events = listen(core, &host, &events, &mut places)?;
     let durables = durables.into_iter().map(|one| ServedDurable::new(core, own_or_hub(core), &name, one));
@@ -147,8 +125,14 @@ fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<Repl
         let store = Arc::new(CommandStore::new(own_or_hub(core)));
         host.work(commands.into_iter().map(|command| command.worker(core, &store, &name)));
     }
-    let record = ServedRecord { host: Arc::clone(&host), _subscriptions: subscriptions, _events: events };
-    let number = keep(core, record);
+    let record =
+        ServedRecord { host: Arc::<ServiceInstance>::clone(&host), _subscriptions: subscriptions, _events: events };
+    let number = {
+        let mut served = core.served.lock();
+        let number = served.last_key_value().map_or(0, |(number, _)| number + 1);
+        served.insert(number, record);
+        number
+    };
     (core.changes)(&format!("serves {:?}, instance {:?}", host.service, host.instance));
     Ok((Served { core: Arc::downgrade(core), number, host }, places))
 }
@@ -159,7 +143,7 @@ fn listen(
     host: &Arc<ServiceInstance>,
     events: &[Event],
     places: &mut Vec<Arc<ReplySlot>>,
-) -> Result<Vec<subjects::Subscription>, Error> {
+) -> Result<Vec<EventSubscription>, Error> {
     let (mut subscriptions, mut listeners) = (Vec::new(), Vec::new());
     for event in events {
         let (subscription, place) = subjects::begin(core, &event.info.subject, &event.options())?;
@@ -171,27 +155,6 @@ fn listen(
     Ok(subscriptions)
 }
 
-fn subscribe(
-    link: &Link,
-    pattern: &str,
-    queue: &str,
-    says: &[u8],
-    host: &Arc<ServiceInstance>,
-    place: &mut Arc<ReplySlot>,
-) -> Result<Subscription, Error> {
-    let door: Arc<dyn Handler> = Arc::new(InstanceSubscription(Arc::clone(host)));
-    let waiting = Arc::clone(place) as Arc<dyn ReplyWaiter>;
-    let subscribed = link.subscribe(&names::pattern(pattern)?, queue, says, door, waiting);
-    subscribed.map_err(|refused| Error::refused(pattern, &refused))
-}
-
-fn keep(core: &Core, record: ServedRecord) -> u64 {
-    let mut served = core.served.lock();
-    let number = served.last_key_value().map_or(0, |(number, _)| number + 1);
-    served.insert(number, record);
-    number
-}
-
 impl Served {
     /// The id of the instance.
     pub fn instance(&self) -> &str {
@@ -200,13 +163,7 @@ impl Served {
 
     /// Statistics of the calls of this instance.
     pub fn statistics(&self) -> ServiceStatistics {
-        let (in_flight, waiting) = self.host.open();
-        let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        let counts = &self.host.counts;
-        let (calls, errors, cancelled) = (of(&counts.calls), of(&counts.errors), of(&counts.cancelled));
-        let (events, event_errors) = (of(&counts.events), of(&counts.event_errors));
-        let events_dropped = self.host.events_dropped();
-        ServiceStatistics { calls, errors, cancelled, in_flight, waiting, events, event_errors, events_dropped }
+        self.host.statistics()
     }
 
     /// The consumer of a durable handler by name: to inspect, to pause, for dead letters.
@@ -225,9 +182,9 @@ impl Served {
     pub fn stop(self, timeout: Duration) -> Pending<ServiceStatistics> {
         self.forget();
         self.host.leave();
-        let end = Instant::now() + timeout;
+        let end = clock::now() + timeout;
         Pending::new(async move {
-            refuse_own([&self.host], "await the stop of the service")?;
+            self.host.refuse_own("await the stop of the service")?;
             let runner = Arc::clone(&self.host.runner);
             until(&runner, end, || self.host.is_idle()).await;
             self.host.close();
@@ -238,11 +195,8 @@ impl Served {
     fn forget(&self) {
         let core = self.core.upgrade();
         let record = core.as_ref().and_then(|core| core.served.lock().remove(&self.number));
-        if let Some((core, record)) = core.zip(record.as_ref()) {
-            (core.changes)(&format!(
-                "serves {:?}, instance {:?}, no longer",
-                record.host.service, record.host.instance
-            ));
+        if let (Some(core), Some(_)) = (core, &record) {
+            (core.changes)(&format!("serves {:?}, instance {:?}, no longer", self.host.service, self.host.instance));
         }
         // Its subscriptions end after the lock.
         drop(record);

@@ -1,7 +1,6 @@
 //! Services and methods: handlers with their descriptions, schemas and options.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +10,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, json};
 use tidewire_core::link::announcement::check_release;
 use tidewire_core::rpc::STANDBY;
-use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits::{self, Limit};
+use tidewire_proto::subject::grammar::scoped_method;
 
-use crate::calls::client::check_timeout;
+use crate::calls::call_options::check_timeout;
 use crate::commands::Command;
 use crate::discovery::{InstanceInfo, MethodInfo, ServiceInfo, Visibility};
 use crate::error::Error;
@@ -23,23 +22,13 @@ use crate::node::options::within;
 use crate::services::context::Context;
 use crate::services::events::{Event, EventContext};
 use crate::services::failure::Failure;
+use crate::services::method::{EncodedItems, MethodHandler, ReplyFuture, ReplyStream, answers, arguments, owned};
 use crate::streams::DurableHandler;
-use crate::values::{self, Blob, Kind};
+
+/// Stands for all scopes in the name of a declared method.
+pub(crate) const ANY_SCOPE: &str = "NAME";
 
 const METHODS_MAX: usize = limits::SERVICE_METHODS.max as usize;
-
-pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Result<Blob, Failure>> + Send>>;
-pub(crate) type ReplyStream = Pin<Box<dyn Stream<Item = Result<Blob, Failure>> + Send>>;
-
-pub(crate) type Answers<C> = dyn Fn(C, &[u8]) -> Result<ReplyFuture, Failure> + Send + Sync;
-type Streams = dyn Fn(Context, &[u8]) -> Result<ReplyStream, Failure> + Send + Sync;
-
-/// Handler of a method: one result or a stream.
-#[derive(Clone)]
-pub(crate) enum MethodHandler {
-    Once(Arc<Answers<Context>>),
-    Stream(Arc<Streams>),
-}
 
 /// A named set of methods. [`Node::serve`](crate::Node::serve) lets others call them.
 ///
@@ -76,6 +65,7 @@ pub struct Service {
     /// Its version and its metadata; the id follows.
     pub(crate) release: InstanceInfo,
     pub(crate) limits: ConcurrencyLimits,
+    pub(crate) is_inline: bool,
     problem: Option<Error>,
 }
 
@@ -95,8 +85,14 @@ impl Service {
             instance: None,
             release,
             limits: ConcurrencyLimits::default(),
+            is_inline: false,
             problem,
         }
+    }
+
+    /// A service of this project, whose name begins with `$`.
+    pub(crate) fn internal(name: &str) -> Self {
+        Self { problem: None, ..Self::new(name) }
     }
 
     /// Purpose of the service, in one line. Discovery shows it.
@@ -145,6 +141,12 @@ impl Service {
         self
     }
 
+    /// Begins calls on the thread of the links, in the order of their arrival. Handlers must not
+    /// block.
+    pub(crate) fn inline(self) -> Self {
+        Self { is_inline: true, ..self }
+    }
+
     /// How many streams it writes at once, beside calls; 1 to 10,000, and 10,000 by default.
     /// Further ones wait.
     pub fn streams(mut self, streams: usize) -> Self {
@@ -154,7 +156,7 @@ impl Service {
     }
 
     /// How many calls and how many streams wait for their turn; 0 to 10,000, and 10,000 by default.
-    /// One more is refused with `limit_exceeded`.
+    /// One more is refused with `overloaded`.
     pub fn waiting(mut self, calls: usize) -> Self {
         self.note(up_to(&limits::SERVICE_WAITING, "waiting", 0, calls));
         self.limits.waiting = calls;
@@ -345,7 +347,7 @@ impl Method {
         let names = owned(parameters);
         let streams = move |context: Context, input: &[u8]| {
             let items = handler(context, arguments(input, &names)?);
-            let items: ReplyStream = Box::pin(crate::calls::item_stream::EncodedItems::new(items));
+            let items: ReplyStream = Box::pin(EncodedItems::new(items));
             Ok(items)
         };
         Self::of(name, parameters, MethodHandler::Stream(Arc::new(streams)))
@@ -360,6 +362,21 @@ impl Method {
         let names = owned(parameters);
         let answers = move |_: Context, input: &[u8]| handler(arguments(input, &names)?);
         Self::of(name, parameters, MethodHandler::Once(Arc::new(answers)))
+    }
+
+    /// A method for each object of a kind, such as `source:orders`. The handler finds the object in
+    /// the name of the called method, behind the colon.
+    pub(crate) fn scoped<A, F>(kind: &str, parameters: &[&str], handler: F) -> Self
+    where
+        A: DeserializeOwned,
+        F: Fn(&Context, &str, A) -> Result<ReplyFuture, Failure> + Send + Sync + 'static,
+    {
+        let names = owned(parameters);
+        let answers = move |context: Context, input: &[u8]| {
+            let scope = context.method().split_once(':').map_or("", |(_, scope)| scope);
+            handler(&context, scope, arguments(input, &names)?)
+        };
+        Self::of(&scoped_method(kind, ANY_SCOPE), parameters, MethodHandler::Once(Arc::new(answers)))
     }
 
     fn of(name: &str, parameters: &[&str], handling: MethodHandler) -> Self {
@@ -438,10 +455,6 @@ pub(crate) fn untyped(parameters: &[&str]) -> serde_json::Value {
     json!({"type": "object", "properties": properties, "additionalProperties": false})
 }
 
-pub(crate) fn owned(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
-}
-
 fn check_parameters(method: &str, names: &[&str]) -> Result<(), Error> {
     let max = limits::LINK_FIELDS.max as usize;
     if names.len() > max {
@@ -456,30 +469,4 @@ fn check_parameters(method: &str, names: &[&str]) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-pub(crate) fn arguments<A: DeserializeOwned>(input: &[u8], names: &[String]) -> Result<A, Failure> {
-    values::read_arguments(input, names).map_err(|wrong| {
-        let code = if let Kind::Coded(code) = wrong.kind() { code } else { ErrorCode::InvalidArgument };
-        Failure::refusal(code, wrong.to_string())
-    })
-}
-
-pub(crate) fn result<O: Serialize>(name: &str, value: &O) -> Result<Blob, Failure> {
-    values::write_any(name, value).map_err(Failure::from)
-}
-
-/// A handler of encoded arguments, which gives an encoded result.
-pub(crate) fn answers<C, A, O, F, Fut>(parameters: &[&str], handler: F) -> Arc<Answers<C>>
-where
-    A: DeserializeOwned,
-    O: Serialize,
-    F: Fn(C, A) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<O, Failure>> + Send + 'static,
-{
-    let names = owned(parameters);
-    Arc::new(move |context, input| {
-        let answer = handler(context, arguments(input, &names)?);
-        Ok(Box::pin(async move { result("the result", &answer.await?) }))
-    })
 }

@@ -3,28 +3,29 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_core::Stream;
 use tidewire_core::rpc::STANDBY;
-use tidewire_engine::raw::Mutex;
+use tidewire_engine::raw::{Mutex, clock};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::calls::client::Client;
-use crate::calls::item_stream::EncodedItems;
 use crate::delay::RetryPause;
 use crate::discovery::MethodInfo;
 use crate::error::Error;
 use crate::names;
-use crate::node::core::{Core, Runner};
-use crate::pending::{Pending, Wakers};
-use crate::services::context::Context;
+use crate::node::core::{Core, Standby};
+use crate::node::runner::Runner;
+use crate::pending::{Pending, Signal, Wakers};
+use crate::services::context::{Context, Fence};
 use crate::services::failure::Failure;
-use crate::services::serve::{Served, ServiceStatistics, serve};
-use crate::services::service::{MethodHandler, ReplyFuture, ReplyStream, Service, result};
+use crate::services::instance::ServiceStatistics;
+use crate::services::method::{EncodedItems, MethodHandler, ReplyFuture, ReplyStream, result};
+use crate::services::serve::{Served, serve};
+use crate::services::service::Service;
 use crate::streams::{self, Lease, LeaseOptions};
 use crate::values::{self, Blob, Value};
 
@@ -38,15 +39,15 @@ pub struct SingleActive {
 }
 
 /// State that the standby task shares with its handles.
-pub(crate) struct Inner {
+struct Inner {
     name: String,
     instance: String,
     runner: Arc<Runner>,
     active: Mutex<Option<Active>>,
-    /// Woken when it becomes active, is active no longer, or has ended.
+    /// Woken when it becomes active, or has ended.
     wakers: Wakers,
-    is_leaving: AtomicBool,
-    is_over: AtomicBool,
+    leaving: Signal,
+    over: Signal,
 }
 
 struct Active {
@@ -70,15 +71,15 @@ pub(crate) fn serve_single(core: &Arc<Core>, mut service: Service, options: Leas
         runner: Arc::clone(&core.runner),
         active: Mutex::new(None),
         wakers: Wakers::default(),
-        is_leaving: AtomicBool::new(false),
-        is_over: AtomicBool::new(false),
+        leaving: Signal::default(),
+        over: Signal::default(),
     });
     let core = Arc::downgrade(core);
     Pending::new(async move {
         let door = door.await?;
         let stands = Arc::clone(&inner);
         if let Some(core) = core.upgrade() {
-            core.singles.lock().push(Arc::downgrade(&inner));
+            core.singles.lock().push(Arc::<Inner>::downgrade(&inner));
         }
         let (runner, ends) = (Arc::clone(&inner.runner), StandbyGuard(Arc::clone(&inner)));
         runner.aside(Box::pin(async move {
@@ -94,7 +95,7 @@ struct StandbyGuard(Arc<Inner>);
 
 impl Drop for StandbyGuard {
     fn drop(&mut self) {
-        self.0.is_over.store(true, Ordering::Release);
+        self.0.over.set();
         self.0.wakers.wake();
     }
 }
@@ -128,14 +129,8 @@ impl SingleActive {
     /// # Cancel safety
     /// Nothing is lost if it is dropped.
     pub async fn active(&self) -> Result<u64, Error> {
-        poll_fn(|context| {
-            self.inner.wakers.add(context.waker());
-            match self.fence() {
-                Err(_) if !self.inner.is_over.load(Ordering::Acquire) => Poll::Pending,
-                fence => Poll::Ready(fence),
-            }
-        })
-        .await
+        let look = || Some(self.fence()).filter(|fence| fence.is_ok() || self.inner.over.is_set());
+        self.inner.wakers.until(look).await
     }
 
     /// Statistics of the calls since this instance became active. On standby: of the calls that it
@@ -157,30 +152,30 @@ impl SingleActive {
     pub fn stop(self, timeout: Duration) -> Pending<ServiceStatistics> {
         self.inner.leave();
         Pending::new(async move {
-            let until = Instant::now() + timeout;
-            let last = self.inner.end(timeout).await?;
-            let held = self.door.stop(until.saturating_duration_since(Instant::now())).await?;
+            let until = clock::now() + timeout;
+            let last = self.inner.finish(timeout).await?;
+            let held = self.door.stop(until.saturating_duration_since(clock::now())).await?;
             Ok(last.unwrap_or(held))
         })
     }
 }
 
-impl Inner {
-    /// Ends the standby.
-    pub fn leave(&self) {
-        self.is_leaving.store(true, Ordering::Release);
-        self.wakers.wake();
+impl Standby for Inner {
+    fn leave(&self) {
+        self.leaving.set();
     }
 
+    fn end(self: Arc<Self>, timeout: Duration) -> Pending<()> {
+        Pending::new(async move { self.finish(timeout).await.map(drop) })
+    }
+}
+
+impl Inner {
     /// Waits until the standby has ended; an active instance finishes its calls and releases its
     /// lease.
-    pub async fn end(&self, timeout: Duration) -> Result<Option<ServiceStatistics>, Error> {
+    async fn finish(&self, timeout: Duration) -> Result<Option<ServiceStatistics>, Error> {
         self.leave();
-        poll_fn(|context| {
-            self.wakers.add(context.waker());
-            if self.is_over.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
+        poll_fn(|context| self.over.poll(context)).await;
         let Some(Active { lease, served }) = self.active.lock().take() else { return Ok(None) };
         let counts = served.stop(timeout).await;
         lease.give_back().await?;
@@ -190,7 +185,7 @@ impl Inner {
     /// Acquires the lease, is active while the lease is held, and starts over when it is lost.
     async fn stand(&self, core: &Weak<Core>, service: &Service, options: &LeaseOptions) {
         let mut retries = RetryPause::default();
-        while !self.is_leaving.load(Ordering::Acquire) {
+        while !self.leaving.is_set() {
             let Some(core) = core.upgrade() else { return };
             let holder = format!("{}/{}", core.name, self.instance);
             let acquired = streams::acquire(&core, &format!("active.{}", self.name), options.clone().holder(holder));
@@ -227,13 +222,7 @@ impl Inner {
                         ));
                     }
                     let pause = retries.begin(&self.runner);
-                    let rejoins = core.link.joined().is_none();
-                    let waited = poll_fn(|context| {
-                        core.rejoined.add(context.waker());
-                        let is_back = rejoins && core.link.joined().is_some();
-                        if pause.is_over(context) || is_back { Poll::Ready(()) } else { Poll::Pending }
-                    });
-                    self.unless_leaving(waited).await;
+                    self.unless_leaving(core.pause(pause)).await;
                 }
             }
         }
@@ -251,11 +240,11 @@ impl Inner {
     async fn unless_leaving<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         poll_fn(|context| {
-            self.wakers.add(context.waker());
-            if self.is_leaving.load(Ordering::Acquire) {
-                return Poll::Ready(None);
+            if self.leaving.poll(context).is_ready() {
+                Poll::Ready(None)
+            } else {
+                future.as_mut().poll(context).map(Some)
             }
-            future.as_mut().poll(context).map(Some)
         })
         .await
     }
@@ -270,13 +259,15 @@ impl Inner {
 /// The service with handlers that answer only while a lease is held.
 fn guarded(service: &Service, lease: &Arc<Lease>) -> Service {
     let mut guarded = service.clone();
+    let held = Arc::clone(lease);
+    let fence: Arc<Fence> = Arc::new(move || held.fence());
     for (_, handling) in &mut guarded.methods {
         *handling = match handling.clone() {
             MethodHandler::Once(answers) => {
-                let lease = Arc::clone(lease);
+                let (lease, fence) = (Arc::clone(lease), Arc::clone(&fence));
                 MethodHandler::Once(Arc::new(move |context: Context, input: &[u8]| {
                     begins(&lease)?;
-                    let answering = answers(context.under(&lease), input)?;
+                    let answering = answers(context.under(&fence), input)?;
                     let lease = Arc::clone(&lease);
                     let answering: ReplyFuture = Box::pin(async move {
                         let answer = answering.await;
@@ -287,10 +278,10 @@ fn guarded(service: &Service, lease: &Arc<Lease>) -> Service {
                 }))
             }
             MethodHandler::Stream(streams) => {
-                let lease = Arc::clone(lease);
+                let (lease, fence) = (Arc::clone(lease), Arc::clone(&fence));
                 MethodHandler::Stream(Arc::new(move |context: Context, input: &[u8]| {
                     begins(&lease)?;
-                    let items = streams(context.under(&lease), input)?;
+                    let items = streams(context.under(&fence), input)?;
                     let items: ReplyStream = Box::pin(LeasedItems { lease: Arc::clone(&lease), items });
                     Ok(items)
                 }))
@@ -392,6 +383,10 @@ impl QueuedUntilActive {
                 Err(error) if [ErrorCode::NoResponders, ErrorCode::NodeStopped].contains(&error.code()) => {
                     tried.push(instance);
                 }
+                // Nothing has begun, so that another hub can have it.
+                Err(error) if error.code() == ErrorCode::Overloaded => {
+                    return Err(Failure::refusal(error.code(), error.message()));
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -400,18 +395,7 @@ impl QueuedUntilActive {
     async fn stream(self) -> Result<ReplyStream, Failure> {
         let instance = self.core.directory.active(&self.core, &self.service, &[]).await?;
         let items = self.client.instance(&*instance).pass_stream::<Value>(&self.method, self.blob);
-        Ok(Box::pin(EncodedItems::new(Items(items))))
-    }
-}
-
-/// Items whose errors go to the caller.
-struct Items(crate::calls::item_stream::Items<Value>);
-
-impl Stream for Items {
-    type Item = Result<Value, Failure>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<Option<Self::Item>> {
-        Pin::new(&mut self.0).poll_next(context).map(|item| item.map(|item| item.map_err(Failure::from)))
+        Ok(Box::pin(EncodedItems::new(items)))
     }
 }
 

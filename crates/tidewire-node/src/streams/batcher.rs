@@ -1,7 +1,6 @@
 //! Batcher of publishes and settlements: one batch is stored at a time.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -40,6 +39,19 @@ struct State<M, K> {
     is_pumping: bool,
 }
 
+impl<M, K> State<M, K> {
+    /// The oldest items and their notes. None for none.
+    fn take(&mut self, count: usize) -> Option<(Vec<M>, Vec<K>)> {
+        (count > 0).then(|| self.items.drain(..count).unzip())
+    }
+}
+
+/// Each note with its result.
+pub(super) fn each<K, R>(notes: Vec<K>, results: Results<R>) -> impl Iterator<Item = (K, HomeResult<R>)> {
+    let results = results.unwrap_or_else(|error| notes.iter().map(|_| Err(error.clone())).collect());
+    notes.into_iter().zip(results)
+}
+
 impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
     pub fn new(
         most: usize,
@@ -68,15 +80,19 @@ impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
     }
 
     fn insert(self: &Arc<Self>, item: M, bytes: usize, note: K, is_limited: bool) -> Result<(), (M, K)> {
-        let begins = {
+        let (begins, early) = {
             let mut state = self.state.lock();
             if is_limited && state.window.is_full() {
                 return Err((item, note));
             }
             state.window.push(bytes);
             state.items.push_back((item, note));
-            !std::mem::replace(&mut state.is_pumping, true)
+            let early = if self.flush.is_some() { state.window.begin_early() } else { 0 };
+            (!std::mem::replace(&mut state.is_pumping, true), state.take(early))
         };
+        if let Some(batch) = early {
+            self.begin(batch);
+        }
         match &self.flush {
             Some(flush) if begins => {
                 let batcher = Arc::clone(self);
@@ -92,17 +108,14 @@ impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
     pub fn put(self: &Arc<Self>, item: M, bytes: usize, note: K) -> Option<Pending<()>> {
         let mut left = Some(self.offer(item, bytes, note).err()?);
         let lane = Arc::clone(self);
-        Some(Pending::new(poll_fn(move |context| {
-            lane.wakers.add(context.waker());
-            let Some((item, note)) = left.take() else { return Poll::Ready(Ok(())) };
-            match lane.offer(item, bytes, note) {
-                Ok(()) => Poll::Ready(Ok(())),
-                Err(back) => {
-                    left = Some(back);
-                    Poll::Pending
-                }
-            }
-        })))
+        Some(Pending::new(async move {
+            let offer = || {
+                left = left.take().and_then(|(item, note)| lane.offer(item, bytes, note).err());
+                left.is_none().then_some(())
+            };
+            lane.wakers.until(offer).await;
+            Ok(())
+        }))
     }
 
     /// True if everything has its result.
@@ -119,18 +132,22 @@ impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
     /// Begins batches for as long as there is one to begin. `is_pumping` is this thread's.
     fn pump(self: &Arc<Self>) {
         loop {
-            let (items, notes): (Vec<M>, Vec<K>) = {
+            let batch = {
                 let mut state = self.state.lock();
                 let count = state.window.begin();
-                if count == 0 {
+                let Some(batch) = state.take(count) else {
                     state.is_pumping = false;
                     return;
-                }
-                state.items.drain(..count).unzip()
+                };
+                batch
             };
-            let lane = Arc::clone(self);
-            (self.store)(items).then(move |results| lane.over(notes, results));
+            self.begin(batch);
         }
+    }
+
+    fn begin(self: &Arc<Self>, (items, notes): (Vec<M>, Vec<K>)) {
+        let lane = Arc::clone(self);
+        (self.store)(items).then(move |results| lane.over(notes, results));
     }
 
     fn over(self: &Arc<Self>, notes: Vec<K>, results: Results<R>) {

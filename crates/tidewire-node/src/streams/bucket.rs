@@ -13,8 +13,8 @@ use tidewire_backend::home::{self, BucketInfo, BucketSettings, Changes, Expect, 
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::Subject;
 
+use super::conventions::{PAGE, answered, micros, time_of};
 use super::fetcher::{Fetcher, Reader, Reads, Timeout};
-use super::{PAGE, answered, micros, time_of};
 use crate::error::Error;
 use crate::names;
 use crate::pending::{Pending, wait};
@@ -31,34 +31,22 @@ impl Default for BucketOptions {
 }
 
 impl BucketOptions {
-    /// Number of stored entries of a key, the newest included; 1 to 64.
-    pub fn history(mut self, entries: u32) -> Self {
-        self.0.history = entries;
-        self
-    }
-
-    /// Entries go when they are so old.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.0.ttl_us = Some(micros(ttl));
-        self
-    }
-
-    /// Limit of the bytes of keys and values; `bucket_bytes` by default. An embedded storage
-    /// backend holds them in memory.
-    pub fn max_bytes(mut self, bytes: u64) -> Self {
-        self.0.max_bytes = Some(bytes);
-        self
-    }
-
-    /// Number of servers that store it; 1 by default.
-    pub fn replicas(mut self, servers: u32) -> Self {
-        self.0.replicas = servers;
-        self
-    }
-
-    pub(super) fn settings(self, name: &str) -> BucketSettings {
+    pub(crate) fn settings(self, name: &str) -> BucketSettings {
         BucketSettings { name: name.to_owned(), ..self.0 }
     }
+}
+
+setters! {
+    BucketOptions:
+    /// Number of stored entries of a key, the newest included; 1 to 64.
+    history(entries: u32) => 0.history = entries;
+    /// Entries go when they are so old.
+    ttl(ttl: Duration) => 0.ttl_us = Some(micros(ttl));
+    /// Limit of the bytes of keys and values; `bucket_bytes` by default. An embedded storage
+    /// backend holds them in memory.
+    max_bytes(bytes: u64) => 0.max_bytes = Some(bytes);
+    /// Number of servers that store it; 1 by default.
+    replicas(servers: u32) => 0.replicas = servers;
 }
 
 /// A bucket. Its keys are subjects, such as `limits.eu`; a value is any type of serde, at most 1
@@ -87,7 +75,7 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    pub(super) fn new(reads: Reads, name: &str) -> Self {
+    pub(crate) fn new(reads: Reads, name: &str) -> Self {
         Self { reads, name: name.into(), ttl_us: None }
     }
 

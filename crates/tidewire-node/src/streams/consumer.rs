@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use tidewire_backend::home::{self, ConsumerInfo, ConsumerSettings, Home, HomeResult, Order, Settlement, Start};
 use tidewire_core::stream::fetch_pacer::FetchPacer;
+use tidewire_engine::raw::clock;
 use tidewire_proto::generated::limits;
 
+use super::conventions::{PAGE, answered, micros, patterns, texts_of};
 use super::event::{DeadEvent, Delivery, Settler};
 use super::fetcher::{Fetcher, Reader, Reads, Timeout};
-use super::{PAGE, answered, micros, patterns, texts_of};
 use crate::error::Error;
 use crate::names;
 use crate::node::options::within;
@@ -44,12 +45,6 @@ impl ConsumerOptions {
         Self::new().start(Start::All)
     }
 
-    /// Where it begins when it is made.
-    pub fn start(mut self, start: Start) -> Self {
-        self.settings.start = start;
-        self
-    }
-
     /// Which subjects: patterns. All without it.
     pub fn filter<T: Into<String>>(mut self, patterns: impl IntoIterator<Item = T>) -> Self {
         self.filter = texts_of(patterns);
@@ -65,44 +60,30 @@ impl ConsumerOptions {
         self
     }
 
-    /// How long a delivery may take that is not settled; then it counts as failed.
-    pub fn ack_wait(mut self, time: Duration) -> Self {
-        self.settings.ack_wait_us = micros(time);
-        self
-    }
-
-    /// After so many failed deliveries an event is a dead letter; 0 for never.
-    pub fn max_deliver(mut self, deliveries: u32) -> Self {
-        self.settings.max_deliver = deliveries;
-        self
-    }
-
-    /// The delays before the second, third, ... delivery of one that failed; the last for all
-    /// further ones. By default 100 ms, 1 s, 10 s.
-    pub fn backoff(mut self, delays: impl IntoIterator<Item = Duration>) -> Self {
-        self.settings.backoff_us = delays.into_iter().map(micros).collect();
-        self
-    }
-
-    /// How many deliveries may be out at once, over all who take; the limit `consumer_in_flight`
-    /// bounds it.
-    pub fn max_in_flight(mut self, deliveries: u32) -> Self {
-        self.settings.max_in_flight = deliveries;
-        self
-    }
-
-    /// With [`Order::Key`] an event waits until all earlier ones of its key are acked or dead: a
-    /// key that fails holds back itself only.
-    pub fn order(mut self, order: Order) -> Self {
-        self.settings.order = order;
-        self
-    }
-
     pub(super) fn settings(self, name: &str) -> Result<ConsumerSettings, Error> {
         within(&limits::CONSUMER_IN_FLIGHT, "max_in_flight", self.settings.max_in_flight.into())?;
         let name = if self.is_broadcast { format!("{name}-{}", names::random_hex(6)) } else { name.to_owned() };
         Ok(ConsumerSettings { name, filter: patterns("filter", &self.filter)?, ..self.settings })
     }
+}
+
+setters! {
+    ConsumerOptions:
+    /// Where it begins when it is made.
+    start(start: Start) => settings.start = start;
+    /// How long a delivery may take that is not settled; then it counts as failed.
+    ack_wait(time: Duration) => settings.ack_wait_us = micros(time);
+    /// After so many failed deliveries an event is a dead letter; 0 for never.
+    max_deliver(deliveries: u32) => settings.max_deliver = deliveries;
+    /// The delays before the second, third, ... delivery of one that failed; the last for all
+    /// further ones. By default 100 ms, 1 s, 10 s.
+    backoff(delays: impl IntoIterator<Item = Duration>) => settings.backoff_us = delays.into_iter().map(micros).collect();
+    /// How many deliveries may be out at once, over all who take; the limit `consumer_in_flight`
+    /// bounds it.
+    max_in_flight(deliveries: u32) => settings.max_in_flight = deliveries;
+    /// With [`Order::Key`] an event waits until all earlier ones of its key are acked or dead: a
+    /// key that fails holds back itself only.
+    order(order: Order) => settings.order = order;
 }
 
 /// A consumer of a stream: a `futures_core::Stream` for any runtime, or read by
@@ -142,7 +123,7 @@ impl Consumer {
             failures: 0,
             ready: VecDeque::new(),
             pace: FetchPacer::new(max_in_flight.min(PAGE)),
-            began: Instant::now(),
+            began: clock::now(),
             fetcher: reads.fetcher(),
         }
     }
@@ -345,9 +326,9 @@ impl Reader for Consumer {
         self.settler.check()?;
         while self.ready.is_empty() {
             let (pace, began, store) = (&mut self.pace, self.began, &self.settler.store);
-            let begin = |wait_us| store.fetch(pace.next(micros(began.elapsed())), wait_us);
+            let begin = |wait_us| store.fetch(pace.next(micros(clock::since(began))), wait_us);
             let Some(fetched) = ready!(self.fetcher.poll(context, &mut timeout, begin))? else { break };
-            self.pace.fetched(fetched.len(), micros(self.began.elapsed()));
+            self.pace.fetched(fetched.len(), micros(clock::since(self.began)));
             self.ready.extend(fetched.into_iter().map(|raw| Delivery::new(raw, &self.settler)));
             if timeout.as_ref().is_some_and(|timeout| timeout.is_past()) {
                 break;

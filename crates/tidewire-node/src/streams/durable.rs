@@ -3,11 +3,13 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tidewire_backend::home::{ConsumerSettings, Fault, Home};
 use tidewire_core::stream::subscription::Outcome;
+use tidewire_engine::raw::clock;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::subject::Pattern;
@@ -19,13 +21,14 @@ use super::subscription::{DeliveryHandler, DeliveryWorker, DurableSubscription, 
 use crate::discovery::EventInfo;
 use crate::error::Error;
 use crate::names;
-use crate::node::Node;
-use crate::node::core::Core;
+use crate::node::core::{Core, Node};
 use crate::node::options::within;
 use crate::pending::ResultSlot;
-use crate::services::current_service::{handling, run};
+use crate::services::current_service::run;
 use crate::services::failure::Failure;
 use crate::services::instance::{Counts, ServiceInstance};
+use crate::span::Span;
+use crate::statistics::call_durations::PROCESS;
 
 pub(crate) type Handled = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 type Handles = dyn Fn(Arc<Delivery>) -> Result<Handled, Failure> + Send + Sync;
@@ -100,38 +103,12 @@ impl DurableHandler {
         Self { info, handles: Arc::new(handles), concurrency: 1, stream: None, options, problem }
     }
 
-    /// Settings of its consumer; [`ConsumerOptions::new`] by default. The pattern of the handler is
-    /// the filter.
-    pub fn options(mut self, options: ConsumerOptions) -> Self {
-        self.options = options;
-        self
-    }
-
-    /// The name of the stream, if several take such subjects.
-    pub fn stream(mut self, name: impl Into<String>) -> Self {
-        self.stream = Some(name.into());
-        self
-    }
-
     /// How many events an instance handles at once; 1 by default. Those of one key stay in turn
     /// with [`Order::Key`](super::Order::Key).
     pub fn concurrency(mut self, events: u32) -> Self {
         let checked = within(&limits::CONCURRENCY, "concurrency", events.into());
         self.problem = self.problem.or(checked.err());
         self.concurrency = events;
-        self
-    }
-
-    /// Purpose of the handler, in one line.
-    pub fn description(mut self, text: impl Into<String>) -> Self {
-        self.info.description = text.into();
-        self
-    }
-
-    /// JSON Schema (2020-12) of the event, for publishers. The type of the handler checks the
-    /// events.
-    pub fn schema(mut self, schema: serde_json::Value) -> Self {
-        self.info.message = schema;
         self
     }
 
@@ -155,6 +132,20 @@ impl DurableHandler {
     pub(crate) fn pattern(&self) -> Result<Pattern, Error> {
         names::pattern(&self.info.subject)
     }
+}
+
+setters! {
+    DurableHandler:
+    /// Settings of its consumer; [`ConsumerOptions::new`] by default. The pattern of the handler is
+    /// the filter.
+    options(options: ConsumerOptions) => options = options;
+    /// The name of the stream, if several take such subjects.
+    stream(name: impl Into<String>) => stream = Some(name.into());
+    /// Purpose of the handler, in one line.
+    description(text: impl Into<String>) => info.description = text.into();
+    /// JSON Schema (2020-12) of the event, for publishers. The type of the handler checks the
+    /// events.
+    schema(schema: serde_json::Value) => info.message = schema;
 }
 
 /// A durable handler of a served instance.
@@ -233,19 +224,33 @@ impl ServedDurable {
         Ok((stream.into(), info.settings.name))
     }
 
+    /// Counts the time of an event, and the type of its error.
+    fn took(&self, begun: Instant, error: &str) {
+        if let (Some(durations), Some((stream, consumer))) = (&self.subscription.runner.durations, self.place.get()) {
+            durations.record(PROCESS, &format!("{stream}/{consumer}"), error, clock::since(begun));
+        }
+    }
+
     async fn work(&self, host: &ServiceInstance, mut worker: DeliveryWorker) {
         while let Some(delivery) = worker.begin() {
             Counts::add(&host.counts.events);
-            let begun = handling(host, || Failure::caught(|| (self.handler.handles)(Arc::clone(&delivery))));
-            let done = match begun {
-                Ok(handled) => run(host, handled, |context| self.subscription.poll_cut(context)).await,
-                Err(failure) => Some(Err(failure)),
+            let begin = || (self.handler.handles)(Arc::clone(&delivery));
+            let header = |name: &str| {
+                let mut headers = delivery.headers().iter();
+                headers.find(|(given, _)| given == name).map(|(_, value)| value.as_str())
             };
-            match done {
+            let span = Span::consumer(&host.runner, delivery.subject(), self.title(), header);
+            let begun = clock::now();
+            match run((host, &span), begin, |context| self.subscription.poll_cut(context)).await {
                 None => worker.end(Outcome::Interrupted, None),
-                Some(Ok(())) => worker.end(Outcome::Returned, None),
+                Some(Ok(())) => {
+                    self.took(begun, "");
+                    worker.end(Outcome::Returned, None);
+                }
                 Some(Err(failure)) => {
                     Counts::add(&host.counts.event_errors);
+                    self.took(begun, failure.kind());
+                    span.failed(failure.kind(), failure.message());
                     let (sequence, subject) = (delivery.sequence(), delivery.subject());
                     (self.subscription.log)(&format!(
                         "{}: event {sequence} on {subject:?} failed: {failure:?}",

@@ -4,6 +4,7 @@
 use tidewire_backend::home::{HomeError, HomeErrorKind};
 use tidewire_proto::generated::errors::ErrorCode;
 
+use super::conventions::SERVICE;
 use crate::error::Error;
 
 const CODES: [(HomeErrorKind, ErrorCode); 16] = [
@@ -48,14 +49,21 @@ fn kind_of(code: ErrorCode) -> HomeErrorKind {
 }
 
 /// The error of a failed call of the hub's storage service.
-pub(super) fn of_call(error: &Error, title: &str) -> HomeError {
+pub(super) fn of_call(error: &Error) -> HomeError {
     let kind = kind_of(error.code());
     if error.code() == ErrorCode::NoResponders {
         let fix = "start it with `tidewire up --data DIR`, or give this node a home of its own";
         return HomeError::new(kind, format!("the hub has no place for streams, buckets and leases: {fix}"));
     }
     let said = error.remote().map_or(error.message(), |remote| remote.message.as_str());
-    HomeError::new(kind, said.strip_prefix(title).unwrap_or(said).trim_start_matches([':', ' ']))
+    // Without the name of the method, which the caller has not called itself.
+    let own = said.strip_prefix(SERVICE).and_then(|rest| rest.split_once(": ")).map_or(said, |(_, text)| text);
+    HomeError::new(kind, own)
+}
+
+/// The text of a failed call of the hub's storage service, as it is logged.
+pub(crate) fn explained(error: &Error) -> String {
+    of_call(error).message().to_owned()
 }
 
 impl From<HomeError> for Error {

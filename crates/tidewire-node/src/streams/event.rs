@@ -16,10 +16,10 @@ use tidewire_engine::raw::Mutex;
 use tidewire_proto::generated::errors::ErrorCode;
 
 use super::batcher::{Batcher, Results};
+use super::conventions::{PAGE_BYTES, answered, micros, time_of};
 use super::errors::is_final;
 use super::fetcher::Reads;
 use super::message::{CONTENT, JSON, VALUE};
-use super::{PAGE_BYTES, answered, micros, time_of};
 use crate::delay::{Delay, RetryPause};
 use crate::error::Error;
 use crate::inline_task::InlineTask;

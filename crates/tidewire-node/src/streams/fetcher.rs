@@ -12,12 +12,13 @@ use tidewire_backend::home::{Home, HomeError, HomeErrorKind, HomeResult};
 use tidewire_engine::EngineHandle;
 
 use self::outage::{OnOutage, Outage};
-use super::{LONG_WAIT, micros};
+use super::conventions::{LONG_WAIT, micros};
 use crate::delay::Delay;
 use crate::error::Error;
-use crate::node::Node;
-use crate::node::core::{Core, Runner};
+use crate::node::core::{Core, Node};
+use crate::node::runner::Runner;
 use crate::pending::Wakers;
+use tidewire_engine::raw::clock;
 
 /// How long the answer of a fetch may take beyond the wait of the fetch.
 const GRACE: Duration = Duration::from_secs(1);
@@ -25,7 +26,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// The storage backend of consumers, replays and watches.
 #[derive(Clone)]
 pub struct Reads {
-    pub(super) home: Arc<dyn Home>,
+    pub(crate) home: Arc<dyn Home>,
     /// For timeouts and pauses.
     pub(super) runner: Arc<Runner>,
     /// The node whose hub has the storage backend.
@@ -42,7 +43,7 @@ impl Reads {
         Self { node, on_outage, ..Self::new(Arc::clone(home), &Arc::new(Runner::inline(engine))) }
     }
 
-    pub(super) fn new(home: Arc<dyn Home>, runner: &Arc<Runner>) -> Self {
+    pub(crate) fn new(home: Arc<dyn Home>, runner: &Arc<Runner>) -> Self {
         Self { home, runner: Arc::clone(runner), node: None, on_outage: None }
     }
 
@@ -104,7 +105,7 @@ impl<T> Fetcher<T> {
         let shared = &mut Context::from_waker(&waker);
         let until = timeout.as_ref().map(|timeout| timeout.until);
         if self.pending.is_none() && self.outage.is_due(shared) {
-            let (now, most) = (Instant::now(), if self.outage.has_begun() { Duration::ZERO } else { LONG_WAIT });
+            let (now, most) = (clock::now(), if self.outage.has_begun() { Duration::ZERO } else { LONG_WAIT });
             let wait = until.map_or(most, |until| until.saturating_duration_since(now).min(most));
             self.pending = Some((begin(micros(wait)), now + wait));
         }
@@ -149,18 +150,18 @@ pub struct Timeout {
 impl Timeout {
     /// A timeout that begins now, of 136 years at most.
     pub fn after(time: Duration) -> Self {
-        Self { until: Instant::now() + time.min(Duration::from_secs(1 << 32)), delay: None }
+        Self { until: clock::now() + time.min(Duration::from_secs(1 << 32)), delay: None }
     }
 
     pub(super) fn is_past(&self) -> bool {
-        self.until <= Instant::now()
+        self.until <= clock::now()
     }
 
     /// `is_longer`: the running fetch waits longer. Else it ends by itself, unless its storage
     /// backend is away.
     fn is_over(&mut self, runner: &Runner, context: &Context<'_>, is_longer: bool) -> bool {
         let end = self.until + if is_longer { Duration::ZERO } else { GRACE };
-        let left = end.saturating_duration_since(Instant::now());
+        let left = end.saturating_duration_since(clock::now());
         left.is_zero() || self.delay.get_or_insert_with(|| Delay::begin(runner, left)).is_over(context)
     }
 }

@@ -1,35 +1,39 @@
 //! Calls of a storage backend, decoded by their name, and their answers encoded.
 
+use std::convert::identity;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use bytes::Bytes;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 use tidewire_backend::home::pending_answer::{self, PendingAnswer};
 use tidewire_backend::home::{
-    Answer, BucketSettings, Capability, Change, ConsumerSettings, Expect, Fetch, Full, Grant, Home, HomeError,
-    HomeErrorKind, HomeResult, Order, Purge, Read, StreamSettings, Watch,
+    Answer, BucketInfo, BucketSettings, Capability, ConsumerInfo, ConsumerSettings, DeadLetter, Entry, Event, Expect,
+    Fetch, Full, Grant, Home, HomeError, HomeErrorKind, HomeResult, LeaseInfo, NewMessage, Order, Page, Purge, Read,
+    ScheduleInfo, Settle, Start, StreamInfo, StreamSettings, Watch,
 };
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::Subject;
 
-use super::schedule::{self, ScheduleMap};
-use super::service::StopSignal;
-use super::wire::{self, AckResult, Each};
-use super::wire_maps::{self, BucketMap, ConsumerMap, StreamMap};
-use super::{END_WAIT, errors};
+use super::conventions::{END_WAIT, bucket_calls, lease_calls, method_of, stream_calls};
+use super::errors;
+use super::schedule;
+use super::wire::{self, Wire};
+use super::wire_maps::{self, StreamQuery};
+use crate::node::stop_signal::StopSignal;
 use crate::services::failure::Failure;
-use crate::services::service::ReplyFuture;
-use crate::values::{self, Blob, Bytes};
+use crate::services::method::ReplyFuture;
+use crate::values::{self, Blob};
 
 pub(super) type HomeCall = Box<dyn FnOnce(&Arc<dyn Home>, &Arc<StopSignal>) -> Result<ReplyFuture, Failure> + Send>;
 
-/// A call of a storage backend, decoded.
-pub(super) struct Request(pub(super) HomeCall);
+/// A call of a storage backend, decoded, with the method for calls of its right.
+pub(super) struct Request(pub(super) &'static str, pub(super) HomeCall);
 
 impl<'de> Deserialize<'de> for Request {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -45,7 +49,8 @@ impl<'de> Deserialize<'de> for Request {
             fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Request, A::Error> {
                 let missing = || A::Error::custom("give the name of a call and its arguments");
                 let name: String = parts.next_element()?.ok_or_else(missing)?;
-                parts.next_element_seed(Arguments(&name))?.map(Request).ok_or_else(missing)
+                let call = parts.next_element_seed(Arguments(&name))?.ok_or_else(missing)?;
+                Ok(Request(method_of(&name), call))
             }
         }
 
@@ -131,7 +136,7 @@ type NewConsumer = (String, String, Vec<String>, (String, u64), u64, u32, Vec<u6
 
 fn consumer_settings(new: NewConsumer) -> HomeResult<(String, ConsumerSettings)> {
     let (stream, name, filter, start, ack_wait_us, max_deliver, backoff_us, max_in_flight, by_key, inactive_us) = new;
-    let (filter, start) = (wire::patterns("filter", &filter)?, wire::start(start)?);
+    let (filter, start) = (wire::patterns("filter", &filter)?, Start::read(start)?);
     let order = if by_key { Order::Key } else { Order::None };
     let settings = ConsumerSettings {
         name,
@@ -152,16 +157,12 @@ fn read<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> R
     Ok(match name {
         "create_stream" => {
             let new = NewStream::deserialize(from)?;
-            act(|home| Ok(home.create_stream(new.settings()?)), |info| written(&StreamMap::from(info)))
+            act(|home| Ok(home.create_stream(new.settings()?)))
         }
-        "stream_info" => {
-            let (stream,): (String,) = Deserialize::deserialize(from)?;
-            act(move |home| Ok(home.stream_info(&stream)), |info| written(&StreamMap::from(info)))
-        }
-        "list_streams" => act(|home| Ok(home.list_streams()), each(StreamMap::from)),
-        "delete_stream" => {
-            let (stream,): (String,) = Deserialize::deserialize(from)?;
-            act(move |home| Ok(home.delete_stream(&stream)), plain)
+        "page_streams" => {
+            let (search, sort, is_down, has_own, first, limit) = Deserialize::deserialize(from)?;
+            let query = StreamQuery { search, sort, is_down, has_own, first, limit };
+            act(move |home| Ok(home.list_streams().map(query.checked()?)))
         }
         "purge" => {
             let (stream, before, keep, filter): (String, _, _, Option<String>) = Deserialize::deserialize(from)?;
@@ -169,38 +170,33 @@ fn read<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> R
                 let filter = filter.map(|filter| wire::pattern("filter", &filter)).transpose()?;
                 Ok(home.purge(&stream, Purge { before, keep, filter }))
             };
-            act(begin, plain)
+            act(begin)
         }
         "publish" => {
-            let (stream, messages, whole): (String, Vec<wire::MessageIn>, bool) = Deserialize::deserialize(from)?;
-            let begin = move |home: &dyn Home| Ok(home.publish(&stream, wire::messages(messages)?, whole));
-            act(begin, each(AckResult))
+            let (stream, messages, whole): (String, _, bool) = Deserialize::deserialize(from)?;
+            act(move |home| Ok(home.publish(&stream, Wire::read(messages)?, whole)))
         }
         "create_schedule" => {
             let (stream, name, when, time_zone, message) = Deserialize::deserialize(from)?;
             let (stream, when, time_zone): (String, String, String) = (stream, when, time_zone);
             let begin = move |home: &dyn Home| {
-                let settings = schedule::settings(name, &when, &time_zone, wire::message(message)?)?;
+                let settings = schedule::settings(name, &when, &time_zone, NewMessage::read(message)?)?;
                 Ok(home.create_schedule(&stream, settings))
             };
-            act(begin, |(info, change)| written(&ScheduleMap::of(info, change)))
+            act(begin)
         }
-        "list_schedules" => {
-            let (stream,): (String,) = Deserialize::deserialize(from)?;
-            act(move |home| Ok(home.list_schedules(&stream)), each(|info| ScheduleMap::of(info, Change::Kept)))
-        }
-        "cancel_schedule" => {
-            let (stream, name): (String, String) = Deserialize::deserialize(from)?;
-            act(move |home| Ok(home.cancel_schedule(&stream, &name)), plain)
-        }
-        "read" => {
+        "read" | "list_events" => {
             let (stream, start, stop, filter, max_messages, max_bytes, wait_us) = Deserialize::deserialize(from)?;
             let (stream, filter): (String, Vec<String>) = (stream, filter);
             let begin = move |home: &Arc<dyn Home>| {
-                let (start, filter) = (wire::start(start)?, wire::patterns("filter", &filter)?);
+                let (start, filter) = (Start::read(start)?, wire::patterns("filter", &filter)?);
                 Ok(home.read(&stream, Read { start, stop, filter, max_messages, max_bytes, wait_us }).into())
             };
-            waiting(begin, |page| written(&wire::page_out(&page)))
+            let hides = name == "list_events";
+            waiting(begin, move |mut page: Page| {
+                page.events.iter_mut().filter(|_| hides).for_each(hide);
+                page
+            })
         }
         "create_consumer" => {
             let new: NewConsumer = Deserialize::deserialize(from)?;
@@ -208,114 +204,35 @@ fn read<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> R
                 let (stream, settings) = consumer_settings(new)?;
                 Ok(home.create_consumer(&stream, settings))
             };
-            act(begin, |info| written(&ConsumerMap::from(info)))
+            act(begin)
         }
         "fetch" => {
             let NewFetch { stream, consumer, max_messages, max_bytes, wait_us, token } =
                 Deserialize::deserialize(from)?;
             let fetch = Fetch { max_messages, max_bytes, wait_us };
             let begin = move |home: &Arc<dyn Home>| Ok(pending_answer::fetch(home, &stream, &consumer, fetch));
-            ended(token, begin, || Ok(Vec::new()), |all| written(&Each(&all, wire::delivery_out)))
+            ended(token, begin, || Ok(Vec::new()))
         }
-        "settle" => {
-            let (stream, consumer, settled) = Deserialize::deserialize(from)?;
-            let (stream, consumer, settled): (String, String, Vec<wire::SettleIn>) = (stream, consumer, settled);
-            let begin = move |home: &dyn Home| {
-                let settled = settled.into_iter().map(wire::settle).collect::<HomeResult<_>>()?;
-                Ok(home.settle(&stream, &consumer, settled))
-            };
-            act(begin, |all| written(&Each(&all, wire::settled_out)))
-        }
-        "dead_letters" => {
+        "list_dead" => {
             let (stream, consumer, from, max): (String, String, u64, u32) = Deserialize::deserialize(from)?;
-            let begin = move |home: &dyn Home| Ok(home.dead_letters(&stream, &consumer, from, max));
-            act(begin, |all| written(&Each(&all, wire::dead_letter_out)))
-        }
-        "list_consumers" => {
-            let (stream,): (String,) = Deserialize::deserialize(from)?;
-            act(move |home| Ok(home.list_consumers(&stream)), each(ConsumerMap::from))
-        }
-        "seek" => {
-            let (stream, consumer, start): (String, String, _) = Deserialize::deserialize(from)?;
-            act(move |home| Ok(home.seek(&stream, &consumer, wire::start(start)?)), plain)
-        }
-        "pause" => {
-            let (stream, consumer, until_us): (String, String, _) = Deserialize::deserialize(from)?;
-            act(move |home| Ok(home.pause(&stream, &consumer, until_us)), plain)
-        }
-        "requeue" | "drop_dead" => {
-            let (stream, consumer, all): (String, String, Vec<u64>) = Deserialize::deserialize(from)?;
-            let drops = name == "drop_dead";
-            let begin = move |home: &dyn Home| {
-                Ok(if drops { home.drop_dead(&stream, &consumer, all) } else { home.requeue(&stream, &consumer, all) })
+            let hidden = |mut all: Vec<DeadLetter>| {
+                all.iter_mut().filter_map(|letter| letter.event.as_mut()).for_each(hide);
+                all
             };
-            act(begin, plain)
+            act(move |home| Ok(home.dead_letters(&stream, &consumer, from, max).map(hidden)))
         }
-        "consumer_info" => {
-            let (stream, consumer): (String, String) = Deserialize::deserialize(from)?;
-            act(move |home| Ok(home.consumer_info(&stream, &consumer)), |info| written(&ConsumerMap::from(info)))
-        }
-        "delete_consumer" | "resume" => {
-            let (stream, consumer): (String, String) = Deserialize::deserialize(from)?;
-            let resumes = name == "resume";
-            let begin = move |home: &dyn Home| {
-                Ok(if resumes { home.resume(&stream, &consumer) } else { home.delete_consumer(&stream, &consumer) })
-            };
-            act(begin, plain)
-        }
-        name => return read_other(name, from),
-    })
-}
-
-/// The calls of buckets and leases, and the capabilities of the storage backend.
-fn read_other<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> Result<HomeCall, A::Error> {
-    Ok(match name {
         "create_bucket" => {
             let (name, history, ttl_us, max_bytes, replicas) = Deserialize::deserialize(from)?;
             let settings = BucketSettings { name, history, ttl_us, max_bytes, replicas };
-            act(move |home| Ok(home.create_bucket(settings)), plain)
-        }
-        "bucket_info" => {
-            let (bucket,): (String,) = Deserialize::deserialize(from)?;
-            act(move |home| Ok(home.bucket_info(&bucket)), |info| written(&BucketMap::from(info)))
-        }
-        "list_buckets" => act(|home| Ok(home.list_buckets()), each(BucketMap::from)),
-        "delete_bucket" => {
-            let (bucket,): (String,) = Deserialize::deserialize(from)?;
-            act(move |home| Ok(home.delete_bucket(&bucket)), plain)
-        }
-        "put" => {
-            let (bucket, key, value, expect, ttl_us) = Deserialize::deserialize(from)?;
-            let (bucket, key, value): (String, String, Bytes) = (bucket, key, value);
-            let begin = move |home: &dyn Home| {
-                Ok(home.put(&bucket, wire::subject("key", &key)?, value.0.into(), expected(expect), ttl_us))
-            };
-            act(begin, plain)
-        }
-        "get" => {
-            let (bucket, key, revision): (String, String, _) = Deserialize::deserialize(from)?;
-            let begin = move |home: &dyn Home| Ok(home.get(&bucket, wire::subject("key", &key)?, revision));
-            act(begin, |found| written(&found.as_ref().map(wire::entry_out)))
-        }
-        "delete" => {
-            let (bucket, key, expect, purge): (String, String, _, _) = Deserialize::deserialize(from)?;
-            let begin =
-                move |home: &dyn Home| Ok(home.delete(&bucket, wire::subject("key", &key)?, expected(expect), purge));
-            act(begin, plain)
+            act(move |home| Ok(home.create_bucket(settings)))
         }
         "keys" => {
-            let (bucket, filter, after, max) = Deserialize::deserialize(from)?;
-            let (bucket, filter, after): (String, String, Option<String>) = (bucket, filter, after);
+            let (bucket, filter, after, max): (String, String, Option<String>, _) = Deserialize::deserialize(from)?;
             let begin = move |home: &dyn Home| {
                 let after = after.map(|after| wire::subject("after", &after)).transpose()?;
                 Ok(home.keys(&bucket, wire::pattern("filter", &filter)?, after, max))
             };
-            act(begin, |keys| written(&Each(&keys, Subject::as_str)))
-        }
-        "history" => {
-            let (bucket, key): (String, String) = Deserialize::deserialize(from)?;
-            let begin = move |home: &dyn Home| Ok(home.history(&bucket, wire::subject("key", &key)?));
-            act(begin, |all| written(&Each(&all, wire::entry_out)))
+            act(begin)
         }
         "watch" => {
             let (bucket, filter, after, max, wait_us): (String, String, _, _, _) = Deserialize::deserialize(from)?;
@@ -323,88 +240,107 @@ fn read_other<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>
                 let filter = wire::pattern("filter", &filter)?;
                 Ok(home.watch(&bucket, Watch { filter, after, max, wait_us }).into())
             };
-            waiting(begin, |changes| written(&wire::changes_out(&changes)))
+            waiting(begin, identity)
         }
         "acquire" => {
             let NewGrant { name, holder, ttl_us, wait_us, token } = Deserialize::deserialize(from)?;
             let unheld = || Err(HomeError::new(HomeErrorKind::LeaseHeld, "nobody waits for it any more"));
-            ended(
-                token,
-                move |home| Ok(pending_answer::acquire(home, &name, &holder, ttl_us, wait_us)),
-                unheld,
-                granted,
-            )
+            ended(token, move |home| Ok(pending_answer::acquire(home, &name, &holder, ttl_us, wait_us)), unheld)
         }
-        "renew" => {
-            let (name, fence): (String, _) = Deserialize::deserialize(from)?;
-            act(move |home| Ok(home.renew(&name, fence)), granted)
-        }
-        "release" => {
-            let (name, fence): (String, _) = Deserialize::deserialize(from)?;
-            act(move |home| Ok(home.release(&name, fence)), plain)
-        }
-        "lease_info" => {
-            let (name,): (String,) = Deserialize::deserialize(from)?;
-            act(move |home| Ok(home.lease_info(&name)), |found| written(&found.map(wire::lease_info_parts)))
-        }
-        "list_leases" => act(|home| Ok(home.list_leases()), each(wire::lease_info_parts)),
         END_WAIT => {
             let (token,) = Deserialize::deserialize(from)?;
             Box::new(move |_, leaving| {
                 let was_there = leaving.end_wait(token);
-                Ok(Box::pin(async move { plain(was_there) }))
+                Ok(Box::pin(async move { written(&was_there) }))
             })
         }
-        "capabilities" => act(|home| Ok(Answer::ready(Ok(lacking(home)))), plain),
-        other => {
-            let fix = "use the same version of Tidewire on both sides";
-            return Err(A::Error::custom(format!("{other:?} is no call of a home: {fix}")));
-        }
+        "capabilities" => act(|home| Ok(Answer::ready(Ok(lacking(home))))),
+        name => return stream_call(name, from),
     })
 }
 
+/// A function that decodes the calls of a table, and leaves others to the next table.
+macro_rules! server_calls {
+    ($table:ident: $($_:ident $call:ident($($text:ident),* $(; $($value:ident: $kind:ty),*)?) -> $result:ty;)*) => {
+        fn $table<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> Result<HomeCall, A::Error> {
+            match name {
+                $(stringify!($call) => {
+                    decoded!(from, $($text: String,)* $($($value: <$kind as Wire>::In,)*)?);
+                    Ok(act::<$result>(move |home| Ok(home.$call($(&$text,)* $($(Wire::read($value)?),*)?))))
+                })*
+                _ => next_table!($table, name, from),
+            }
+        }
+    };
+}
+
+macro_rules! decoded {
+    ($from:ident,) => { drop($from); };
+    ($from:ident, $($name:ident: $kind:ty,)+) => {
+        let ($($name,)+): ($($kind,)+) = Deserialize::deserialize($from)?;
+    };
+}
+
+macro_rules! next_table {
+    (stream_call, $name:ident, $from:ident) => {
+        bucket_call($name, $from)
+    };
+    (bucket_call, $name:ident, $from:ident) => {
+        lease_call($name, $from)
+    };
+    (lease_call, $name:ident, $from:ident) => {{
+        let fix = "use the same version of Tidewire on both sides";
+        Err(A::Error::custom(format!("{:?} is no call of a home: {fix}", $name)))
+    }};
+}
+
+stream_calls!(server_calls);
+bucket_calls!(server_calls);
+lease_calls!(server_calls);
+
 /// Missing capabilities of a storage backend, with the reasons.
-fn lacking(home: &dyn Home) -> Vec<(&'static str, String)> {
-    let why = |capability: Capability| Some((capability.name(), home.capabilities().why_not(capability)?.to_owned()));
+fn lacking(home: &dyn Home) -> Vec<(String, String)> {
+    let why = |capability: Capability| {
+        Some((capability.name().to_owned(), home.capabilities().why_not(capability)?.to_owned()))
+    };
     Capability::ALL.into_iter().filter_map(why).collect()
 }
 
-/// A call, and how its answer is written.
-fn act<T: Send + 'static>(
-    begin: impl FnOnce(&dyn Home) -> HomeResult<Answer<T>> + Send + 'static,
-    write: impl FnOnce(T) -> Result<Blob, Failure> + Send + 'static,
-) -> HomeCall {
+/// A call that is answered at once.
+fn act<T: Wire>(begin: impl FnOnce(&dyn Home) -> HomeResult<Answer<T>> + Send + 'static) -> HomeCall {
     Box::new(move |home, _| {
         let answer = begin(&**home).map_err(refused)?;
-        Ok(Box::pin(async move { write(answer.await.map_err(refused)?) }))
+        Ok(Box::pin(async move { written(&answer.await.map_err(refused)?.out()) }))
     })
 }
 
 /// A long-polling call: it ends when the node stops, and returns a late result to the storage
 /// backend.
-fn waiting<T: Send + 'static>(
+fn waiting<T: Wire>(
     begin: impl FnOnce(&Arc<dyn Home>) -> HomeResult<PendingAnswer<T>> + Send + 'static,
-    write: impl FnOnce(T) -> Result<Blob, Failure> + Send + 'static,
+    change: impl FnOnce(T) -> T + Send + 'static,
 ) -> HomeCall {
     Box::new(move |home, leaving| {
-        let mut answer = begin(home).map_err(refused)?;
+        let answer = begin(home).map_err(refused)?;
         let leaving = Arc::clone(leaving);
-        Ok(Box::pin(async move {
-            let got = poll_fn(|context| match Pin::new(&mut answer).poll(context) {
-                Poll::Pending => leaving.poll(context).map(Err),
-                ready => ready,
-            });
-            write(got.await.map_err(refused)?)
-        }))
+        Ok(Box::pin(async move { written(&change(until_left(answer, &leaving).await.map_err(refused)?).out()) }))
     })
 }
 
+/// Waits for an answer, until the node stops.
+pub(super) async fn until_left<T>(mut answer: PendingAnswer<T>, leaving: &StopSignal) -> HomeResult<T> {
+    poll_fn(|context| match Pin::new(&mut answer).poll(context) {
+        Poll::Pending => leaving.poll(context).map(Err),
+        ready => ready,
+    })
+    .await
+}
+
 /// The same, for a call whose wait can be ended: the caller gets the results so far.
-fn ended<T: Send + 'static>(
+fn ended<T: Wire>(
     token: u64,
     begin: impl FnOnce(&Arc<dyn Home>) -> HomeResult<PendingAnswer<T>> + Send + 'static,
     nothing: fn() -> HomeResult<T>,
-    write: impl FnOnce(T) -> Result<Blob, Failure> + Send + 'static,
 ) -> HomeCall {
     Box::new(move |home, leaving| {
         let (mut answer, leaving, wait) = (begin(home).map_err(refused)?, Arc::clone(leaving), leaving.wait(token));
@@ -414,7 +350,7 @@ fn ended<T: Send + 'static>(
                 Poll::Pending => leaving.poll(context).map(Err),
                 ready => ready,
             });
-            write(got.await.map_err(refused)?)
+            written(&got.await.map_err(refused)?.out())
         }))
     })
 }
@@ -427,26 +363,11 @@ pub(crate) fn refused(error: HomeError) -> Failure {
     Failure::of(code, error.message())
 }
 
-fn written<T: Serialize + ?Sized>(value: &T) -> Result<Blob, Failure> {
+pub(super) fn written<T: Serialize + ?Sized>(value: &T) -> Result<Blob, Failure> {
     values::write("the result", value).map_err(Failure::from)
 }
 
-fn plain<T: Serialize>(value: T) -> Result<Blob, Failure> {
-    written(&value)
-}
-
-fn each<T, O: Serialize>(change: fn(T) -> O) -> impl FnOnce(Vec<T>) -> Result<Blob, Failure> + Send {
-    move |all| written(&all.into_iter().map(change).collect::<Vec<_>>())
-}
-
-fn granted(grant: Grant) -> Result<Blob, Failure> {
-    written(&(grant.fence, grant.ttl_us))
-}
-
-const fn expected(revision: Option<u64>) -> Expect {
-    match revision {
-        None => Expect::Any,
-        Some(0) => Expect::Absent,
-        Some(revision) => Expect::Revision(revision),
-    }
+/// Removes the payload for a caller that may only look.
+fn hide(event: &mut Event) {
+    event.payload = Vec::new().into();
 }

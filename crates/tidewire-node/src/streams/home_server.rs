@@ -1,15 +1,18 @@
 //! Server of a storage backend: offers it over a link that another part of the process owns.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use tidewire_engine::EngineHandle;
 use tidewire_link::{Link, Runtime, Subscription};
 
-use super::home_slot::HomeSlot;
-use super::service::{StopSignal, service};
+use super::opening::HomeSlot;
+use super::service::service;
+use crate::calls::reply_slot::in_force;
 use crate::commands;
 use crate::error::Error;
-use crate::node::core::{Runner, in_force};
+use crate::node::core::StoppableInstance;
+use crate::node::runner::Runner;
+use crate::node::stop_signal::StopSignal;
 use crate::pending::wait;
 use crate::services::instance::ServiceInstance;
 use crate::services::serve::{Registration, register};
@@ -42,7 +45,8 @@ impl HomeServer {
         let (home, leaving) = (Arc::new(home), Arc::default());
         let runner = Arc::new(Runner::on_links(engine, runtime));
         let begin = |service| -> Result<_, Error> {
-            let Registration { instance, subscriptions, answers } = register(link, node, Arc::clone(&runner), service)?;
+            let Registration { instance, subscriptions, answers } =
+                register(link, node, Arc::clone(&runner), Weak::new(), service)?;
             for answer in answers {
                 wait(in_force(answer, instance.service.to_string()))?;
             }

@@ -3,7 +3,6 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -12,16 +11,19 @@ use tidewire_backend::home::pending_answer::{self, PendingAnswer};
 use tidewire_backend::home::{Answer, Grant, Home, HomeErrorKind, HomeResult, answer};
 use tidewire_core::stream::lease_holder::LeaseHolder;
 use tidewire_engine::EngineHandle;
-use tidewire_engine::raw::Mutex;
+use tidewire_engine::raw::{Mutex, clock};
 use tidewire_proto::generated::errors::ErrorCode;
 
-use super::{ACQUIRE_WAIT_US, HOLD, SERVICE, errors, micros, own_or_hub};
+use super::conventions::{ACQUIRE_WAIT_US, HOLD, SERVICE, micros};
+use super::errors;
+use super::remote_home::own_or_hub;
 use crate::calls::client::Client;
 use crate::calls::item_stream::Items;
 use crate::delay::Delay;
 use crate::error::Error;
-use crate::node::core::{Core, Runner};
-use crate::pending::{Pending, Wakers};
+use crate::node::core::Core;
+use crate::node::runner::Runner;
+use crate::pending::{Pending, Signal, Wakers};
 
 const TTL: std::ops::RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(86_400);
 
@@ -39,25 +41,15 @@ impl Default for LeaseOptions {
     }
 }
 
-impl LeaseOptions {
+setters! {
+    LeaseOptions:
     /// After which time it is free if this process dies; 50 ms to 24 h, and 5 s by default. It is
     /// renewed every third of it.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
-        self
-    }
-
+    ttl(ttl: Duration) => ttl = ttl;
     /// How long to wait for it. Without it, for as long as it takes.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
-
+    timeout(timeout: Duration) => timeout = Some(timeout);
     /// Name of the holder, for people; the name of the node by default.
-    pub fn holder(mut self, holder: impl Into<String>) -> Self {
-        self.holder = Some(holder.into());
-        self
-    }
+    holder(holder: impl Into<String>) => holder = Some(holder.into());
 }
 
 /// A lease that this process holds. A background task renews the lease until it is
@@ -89,10 +81,10 @@ struct LeaseState {
     /// Decides when to renew it and until when it is believed.
     tenure: Mutex<LeaseHolder>,
     began: Instant,
-    is_over: AtomicBool,
-    /// True once the storage backend has confirmed the release.
-    is_back: AtomicBool,
-    /// Woken when it is released, renewed or lost.
+    over: Signal,
+    /// Set once the storage backend has confirmed the release.
+    back: Signal,
+    /// Woken when it is released or lost.
     wakers: Wakers,
 }
 
@@ -119,9 +111,9 @@ fn begin(
         return Pending::failed(Error::invalid(text));
     }
     let (name, holder) = (name.to_owned(), options.holder.unwrap_or_default());
-    let (ttl_us, until) = (micros(options.ttl), options.timeout.map(|timeout| Instant::now() + timeout));
+    let (ttl_us, until) = (micros(options.ttl), options.timeout.map(|timeout| clock::now() + timeout));
     let left_us = move || {
-        let left = until.map_or(ACQUIRE_WAIT_US, |until| micros(until.saturating_duration_since(Instant::now())));
+        let left = until.map_or(ACQUIRE_WAIT_US, |until| micros(until.saturating_duration_since(clock::now())));
         left.min(ACQUIRE_WAIT_US)
     };
     let waits = options.timeout != Some(Duration::ZERO);
@@ -133,7 +125,7 @@ fn begin(
         let (fence, stream) = loop {
             match request {
                 LeaseRequest::OverLink(mut stream) => {
-                    let end = until.map(|until| Delay::begin(&runner, until.saturating_duration_since(Instant::now())));
+                    let end = until.map(|until| Delay::begin(&runner, until.saturating_duration_since(clock::now())));
                     let fence = granted(&mut stream, end.as_ref(), &name).await?;
                     break (fence, Some(stream));
                 }
@@ -146,15 +138,15 @@ fn begin(
                 },
             }
         };
-        let (tenure, began) = (Mutex::new(LeaseHolder::new(ttl_us)), Instant::now());
+        let (tenure, began) = (Mutex::new(LeaseHolder::new(ttl_us)), clock::now());
         tenure.lock().granted(fence, 0);
         let held = LeaseState {
             home,
             name,
             tenure,
             began,
-            is_over: AtomicBool::new(false),
-            is_back: AtomicBool::new(false),
+            over: Signal::default(),
+            back: Signal::default(),
             wakers: Wakers::default(),
         };
         // Dropping the lease releases it from here on. The age of the grant is unknown: the first
@@ -173,7 +165,6 @@ fn begin(
     })
 }
 
-/// A requested lease.
 enum LeaseRequest {
     Home(PendingAnswer<Grant>),
     /// The hub holds it for as long as this stream is read.
@@ -189,7 +180,7 @@ async fn granted(stream: &mut Items<u64>, end: Option<&Delay>, name: &str) -> Re
     });
     match first.await {
         Some(Some(Ok(fence))) => Ok(fence),
-        Some(Some(Err(error))) => Err(errors::of_call(&error, &format!("{SERVICE}.{HOLD}")).into()),
+        Some(Some(Err(error))) => Err(errors::of_call(&error).into()),
         Some(None) => {
             let text = format!("lease {name:?}: the hub is stopping: ask again when it is back");
             Err(Error::new(ErrorCode::HomeUnavailable, text))
@@ -251,11 +242,7 @@ impl Lease {
     /// # Cancel safety
     /// Nothing is lost if it is dropped.
     pub async fn lost(&self) {
-        poll_fn(|context| {
-            self.held.wakers.add(context.waker());
-            if self.is_held() { Poll::Pending } else { Poll::Ready(()) }
-        })
-        .await;
+        self.held.wakers.until(|| (!self.is_held()).then_some(())).await;
     }
 
     /// Releases the lease: the next waiter gets it at once.
@@ -296,7 +283,7 @@ fn lost(name: &str) -> Error {
 
 impl LeaseState {
     fn now_us(&self) -> u64 {
-        micros(self.began.elapsed())
+        micros(clock::since(self.began))
     }
 
     fn fence(&self) -> Option<u64> {
@@ -305,10 +292,12 @@ impl LeaseState {
 
     /// Ends the renewal. Returns the fence, if the lease was not lost.
     fn end(&self) -> Option<u64> {
-        self.is_over.store(true, Ordering::Release);
         let fence = self.tenure.lock().end();
-        // One that was lost has nothing to give back.
-        self.is_back.fetch_or(fence.is_none(), Ordering::AcqRel);
+        if fence.is_none() && !self.over.is_set() {
+            // A lease that was lost has no release to wait for.
+            self.back.set();
+        }
+        self.over.set();
         self.wakers.wake();
         fence
     }
@@ -318,8 +307,7 @@ impl LeaseState {
     fn release(self: &Arc<Self>, fence: u64) -> Answer<bool> {
         let (held, (teller, answer)) = (Arc::clone(self), answer());
         self.home.release(&self.name, fence).then(move |released| {
-            held.is_back.store(true, Ordering::Release);
-            held.wakers.wake();
+            held.back.set();
             drop(teller.tell(released));
         });
         answer
@@ -329,11 +317,8 @@ impl LeaseState {
     /// holder.
     async fn hold(&self, mut stream: Box<Items<u64>>) {
         poll_fn(|context| {
-            self.wakers.add(context.waker());
-            if self.is_back.load(Ordering::Acquire) || Pin::new(&mut stream).poll_next(context).is_ready() {
-                return Poll::Ready(());
-            }
-            Poll::Pending
+            let is_back = self.back.poll(context).is_ready();
+            if is_back || Pin::new(&mut stream).poll_next(context).is_ready() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
         self.tenure.lock().end();
@@ -349,7 +334,7 @@ impl LeaseState {
                 break;
             }
             self.sleep(runner, renew_us.min(until_us)).await;
-            if self.is_over.load(Ordering::Acquire) {
+            if self.over.is_set() {
                 return;
             }
             let begun_us = self.now_us();
@@ -366,23 +351,14 @@ impl LeaseState {
     /// Sleeps until a time, or until it is over.
     async fn sleep(&self, runner: &Runner, until_us: u64) {
         let pause = Delay::begin(runner, Duration::from_micros(until_us.saturating_sub(self.now_us())));
-        poll_fn(|context| {
-            self.wakers.add(context.waker());
-            let is_over = self.is_over.load(Ordering::Acquire);
-            if pause.is_over(context) || is_over { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
+        poll_fn(|context| if pause.is_over(context) { Poll::Ready(()) } else { self.over.poll(context) }).await;
     }
 
     /// Renews it. None: there was no answer in time.
     async fn renewed(&self, runner: &Runner, fence: u64, until_us: u64) -> Option<Result<(), HomeErrorKind>> {
         let mut renewal = self.home.renew(&self.name, fence);
         let end = Delay::begin(runner, Duration::from_micros(until_us.saturating_sub(self.now_us())));
-        let ended = poll_fn(|context| match Pin::new(&mut renewal).poll(context) {
-            Poll::Ready(result) => Poll::Ready(Some(result)),
-            Poll::Pending if end.is_over(context) => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        });
+        let ended = poll_fn(|context| end.limit(Pin::new(&mut renewal).poll(context), context));
         let kind = |result: HomeResult<_>| result.map(drop).map_err(|error| error.kind());
         ended.await.map(kind)
     }

@@ -7,8 +7,10 @@ use tidewire_backend::home::NewMessage;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::Subject;
 
-use super::{micros, micros_at};
+use super::conventions::{micros, micros_at};
 use crate::error::Error;
+use crate::node::runner::Runner;
+use crate::span::Span;
 use crate::values;
 
 /// The header that names the encoding of a value, and its values.
@@ -100,6 +102,16 @@ impl Message {
     /// The message for storage backends.
     pub(crate) fn checked(self) -> Result<NewMessage, Error> {
         self.0
+    }
+
+    /// The message for storage backends, with the span of its producer.
+    pub(crate) fn traced(self, runner: Option<&Runner>) -> Result<NewMessage, Error> {
+        let mut message = self.0?;
+        let span = Span::producer(runner, message.subject.as_str(), &message.headers);
+        if let Some(headers) = span.carried(&message.headers) {
+            message.headers = headers;
+        }
+        Ok(message)
     }
 }
 

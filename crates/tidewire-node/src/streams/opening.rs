@@ -1,11 +1,11 @@
-//! A value that the first caller opens, and all callers share.
+//! A value that the first caller opens, and all callers share, such as a storage backend.
 
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tidewire_backend::home::{HomeError, HomeResult};
+use tidewire_backend::home::{Answer, Home, HomeError, HomeResult};
 use tidewire_engine::raw::Mutex;
 
 use crate::inline_task::InlineTask;
@@ -75,5 +75,41 @@ impl<T: Clone + Send + 'static> Opening<T> {
             opening.wakers.wake();
         }));
         Poll::Pending
+    }
+}
+
+/// A storage backend, or the way to open it. Concurrent calls share one attempt.
+pub struct HomeSlot {
+    opening: Arc<Opening<Arc<dyn Home>>>,
+    /// The server of the slot closes the storage backend.
+    is_owned: bool,
+}
+
+impl HomeSlot {
+    /// The slot of an open storage backend. Its owner closes it.
+    pub fn of(home: Arc<dyn Home>) -> Self {
+        Self { opening: Opening::of(home), is_owned: false }
+    }
+
+    /// The slot of a storage backend that the first call opens, and its server closes.
+    pub fn lazy(open: impl Fn() -> Answer<Arc<dyn Home>> + Send + Sync + 'static) -> Self {
+        Self { opening: Opening::new(move || Box::pin(open())), is_owned: true }
+    }
+
+    /// The storage backend, if it is open.
+    pub(crate) fn now(&self) -> Option<Arc<dyn Home>> {
+        self.opening.now()
+    }
+
+    /// The storage backend, once it is open.
+    pub(crate) fn opened(&self) -> OpeningFuture<Arc<dyn Home>> {
+        self.opening.get()
+    }
+
+    /// Closes a storage backend that a call has opened.
+    pub(super) fn close(&self) {
+        if let Some(home) = self.now().filter(|_| self.is_owned) {
+            home.close().then(drop);
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidewire_backend::home::{Ack, Answer, Home, NewMessage, Teller, answer};
 
-use super::batcher::{Batcher, Flush, Results};
+use super::batcher::{Batcher, Flush, Results, each};
 use super::message::size;
 
 /// Messages without an ack, at most, unless the caller has a limit of its own.
@@ -39,8 +39,5 @@ impl PublishQueue {
 
 /// Gives each publisher its ack.
 fn acknowledge(tellers: Vec<Teller<Ack>>, results: Results<Ack>) {
-    match results {
-        Ok(results) => tellers.into_iter().zip(results).for_each(|(teller, result)| drop(teller.tell(result))),
-        Err(error) => tellers.into_iter().for_each(|teller| drop(teller.tell(Err(error.clone())))),
-    }
+    each(tellers, results).for_each(|(teller, result)| drop(teller.tell(result)));
 }

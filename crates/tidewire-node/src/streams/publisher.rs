@@ -8,10 +8,10 @@ use tidewire_backend::home::{Ack, Home, NewMessage};
 use tidewire_engine::raw::Mutex;
 use tidewire_proto::generated::errors::ErrorCode;
 
-use super::batcher::{Batcher, Flush, Results};
-use super::errors;
+use super::batcher::{Batcher, Flush, Results, each};
 use super::message::{Message, size};
 use crate::error::Error;
+use crate::node::runner::Runner;
 use crate::pending::Pending;
 
 const WINDOW_MAX: usize = 100_000;
@@ -42,6 +42,8 @@ const FAILURES_MAX: usize = 1_000;
 pub struct Publisher {
     lane: Arc<Batcher<NewMessage, Option<String>, Ack>>,
     record: Arc<Record>,
+    /// The node whose spans its messages have; None outside of nodes.
+    runner: Option<Arc<Runner>>,
 }
 
 /// A message that was not stored, or of which that is not known.
@@ -89,7 +91,16 @@ impl Publisher {
         let record = Arc::new(Record { stream: stream.to_owned(), state: Mutex::default() });
         let (home, name, noted) = (Arc::clone(home), stream.to_owned(), Arc::clone(&record));
         let store = move |messages| home.publish(&name, messages, false);
-        Ok(Self { lane: Batcher::new(window, store, move |ids, results| noted.note(ids, results), flush), record })
+        Ok(Self {
+            lane: Batcher::new(window, store, move |ids, results| noted.note(ids, results), flush),
+            record,
+            runner: None,
+        })
+    }
+
+    /// The publisher of a node.
+    pub(super) fn with_spans_of(self, runner: &Arc<Runner>) -> Self {
+        Self { runner: Some(Arc::clone(runner)), ..self }
     }
 
     /// Publishes a message: done when the window has capacity, not when the message is stored. If
@@ -104,7 +115,7 @@ impl Publisher {
     /// # Cancel safety
     /// If it is dropped while it waits for capacity, it has published nothing.
     pub fn publish(&self, message: Message) -> Pending<()> {
-        match message.checked().and_then(|message| self.begin(message)) {
+        match message.traced(self.runner.as_deref()).and_then(|message| self.begin(message)) {
             Ok(begun) => begun.unwrap_or_else(|| Pending::ready(())),
             Err(error) => Pending::failed(error),
         }
@@ -153,25 +164,12 @@ impl Publisher {
 impl Record {
     fn note(&self, ids: Vec<Option<String>>, results: Results<Ack>) {
         let mut state = self.state.lock();
-        match results {
-            Ok(results) => {
-                for (id, result) in ids.into_iter().zip(results) {
-                    match result {
-                        Ok(ack) => {
-                            state.acked += 1;
-                            state.last = Some(ack);
-                        }
-                        Err(error) => state.fail(id, error.into()),
-                    }
-                    state.ended += 1;
-                }
+        for (id, result) in each(ids, results) {
+            match result {
+                Ok(ack) => (state.acked, state.last) = (state.acked + 1, Some(ack)),
+                Err(error) => state.fail(id, error.into()),
             }
-            Err(error) => {
-                for id in ids {
-                    state.fail(id, Error::new(errors::code_of(error.kind()), error.message()));
-                    state.ended += 1;
-                }
-            }
+            state.ended += 1;
         }
     }
 

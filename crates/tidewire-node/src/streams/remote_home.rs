@@ -4,7 +4,6 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -20,37 +19,46 @@ use tidewire_backend::home::{
 use tidewire_engine::raw::Mutex;
 use tidewire_proto::subject::{Pattern, Subject};
 
-use super::schedule::ScheduleMap;
+use super::conventions::{END_WAIT, LONG_WAIT, SERVICE, bucket_calls, lease_calls, method_of, micros, stream_calls};
+use super::errors;
 use super::serial_queue::SerialQueue;
-use super::wire::{self, AckResult, Each};
-use super::wire_maps::{self, BucketMap, ConsumerMap, StreamMap};
-use super::{CALL, END_WAIT, LONG_WAIT, SERVICE, errors, micros};
+use super::wire::{self, Wire};
 use crate::calls::call::Call;
-use crate::calls::client::{Client, DEFAULT_TIMEOUT};
+use crate::calls::call_options::DEFAULT_TIMEOUT;
+use crate::calls::client::Client;
 use crate::error::Error;
 use crate::names;
-use crate::node::core::{Core, Returning};
-use crate::pending::Wakers;
-use crate::values::Raw;
+use crate::node::core::Core;
+use crate::node::runner::Returning;
+use crate::pending::Signal;
 
 /// Storage backend of the hub that a node has joined.
 #[derive(Clone, derive_more::Debug)]
 #[debug("HubHome({place})")]
-pub(super) struct HubHome {
+pub(crate) struct HubHome {
     core: Arc<Core>,
     client: Client,
     place: String,
     capabilities: Capabilities,
     /// Of calls that publish.
     turns: Arc<SerialQueue>,
-    end: Arc<End>,
+    /// Set once it is closed.
+    end: Arc<Signal>,
 }
 
-/// Closed state of the storage backend, with the wakers of waiting calls.
-#[derive(Default)]
-struct End {
-    is_closed: AtomicBool,
-    wakers: Wakers,
+/// Methods that make one call each.
+macro_rules! client_calls {
+    ($_:ident: $($loss:ident $name:ident($($text:ident),* $(; $($value:ident: $kind:ty),*)?) -> $result:ty;)*) => {$(
+        fn $name(&self, $($text: &str,)* $($($value: $kind),*)?) -> Answer<$result> {
+            self.$loss(stringify!($name), arguments!($($text,)* $($($value.out(),)*)?))
+        }
+    )*};
+}
+
+/// The arguments of a call: no unit, which is no list.
+macro_rules! arguments {
+    () => { [(); 0] };
+    ($($all:tt)+) => { ($($all)+) };
 }
 
 /// Kind of a call: immediate, or long-polling.
@@ -78,8 +86,7 @@ enum Loss {
 /// Set when a caller drops the answer of a long-polling call.
 #[derive(Default)]
 struct Dropped {
-    flag: AtomicBool,
-    waker: Wakers,
+    signal: Signal,
     /// Set while an unclaimed result of the call goes back.
     returning: Mutex<Option<Returning>>,
 }
@@ -97,7 +104,7 @@ impl HubHome {
 
     /// The same, with the capabilities that the hub declares.
     pub async fn looked_at(mut self) -> HomeResult<Self> {
-        let lacks: Vec<(String, String)> = self.ask("capabilities", [(); 0], Ok).await?;
+        let lacks = self.ask::<Vec<(String, String)>>("capabilities", [(); 0]).await?;
         for (name, why) in lacks {
             if let Some(capability) = Capability::ALL.into_iter().find(|known| known.name() == name) {
                 self.capabilities = self.capabilities.without(capability, why);
@@ -107,36 +114,29 @@ impl HubHome {
     }
 
     /// A call that may change something.
-    fn call<R, T>(&self, name: &str, args: impl Serialize, read: fn(R) -> HomeResult<T>) -> Answer<T>
-    where
-        R: DeserializeOwned + Send + 'static,
-        T: Send + 'static,
-    {
-        self.made((name, args), Loss::Told, BlockingCalls::Not, read)
+    fn call<T: Wire>(&self, name: &str, args: impl Serialize) -> Answer<T> {
+        self.made((name, args), Loss::Told, BlockingCalls::Not)
+    }
+
+    /// The same, cancelled once its answer is dropped: a hub handles calls in any order, and it
+    /// would change what its caller has written since.
+    fn call_wanted<T: Wire>(&self, name: &str, args: impl Serialize) -> Answer<T> {
+        self.made((name, args), Loss::Told, BlockingCalls::ToSee(0))
     }
 
     /// A call that may be made twice.
-    fn ask<R, T>(&self, name: &str, args: impl Serialize, read: fn(R) -> HomeResult<T>) -> Answer<T>
-    where
-        R: DeserializeOwned + Send + 'static,
-        T: Send + 'static,
-    {
-        self.made((name, args), Loss::Again, BlockingCalls::Not, read)
+    fn ask<T: Wire>(&self, name: &str, args: impl Serialize) -> Answer<T> {
+        self.made((name, args), Loss::Again, BlockingCalls::Not)
     }
 
     /// Makes a call.
-    fn made<R, T>(
+    fn made<T: Wire>(
         &self,
         (name, args): (&str, impl Serialize),
         loss: Loss,
         waits: BlockingCalls<ReturnCallback<T>>,
-        read: fn(R) -> HomeResult<T>,
-    ) -> Answer<T>
-    where
-        R: DeserializeOwned + Send + 'static,
-        T: Send + 'static,
-    {
-        if self.end.is_closed.load(Ordering::Acquire) {
+    ) -> Answer<T> {
+        if self.end.is_set() {
             return Answer::ready(Err(closed(&self.place)));
         }
         let mut client = self.client.clone();
@@ -151,33 +151,27 @@ impl HubHome {
         if loss == Loss::Again {
             client = client.idempotent();
         }
-        let call = client.call::<R>(CALL, &(name, args));
+        let call = client.call::<T::In>(method_of(name), &(name, args));
         let (teller, answer) = answer();
         let (dropped, end) = (Arc::<Dropped>::default(), Arc::clone(&self.end));
         if wait_us.is_some() {
             let (notice, returning) = (Arc::clone(&dropped), back.as_ref().map(|_| Arc::clone(&self.core.runner)));
             teller.when_dropped(move || {
                 *notice.returning.lock() = returning.map(Returning::begin);
-                notice.flag.store(true, Ordering::Release);
-                notice.waker.wake();
+                notice.signal.set();
             });
         }
         let (place, home) = (self.place.clone(), self.client.clone());
         self.core.runner.aside(Box::pin(async move {
             let mut call = pin!(call);
             let ended = poll_fn(|context| {
-                dropped.waker.add(context.waker());
-                end.wakers.add(context.waker());
                 if let Poll::Ready(result) = call.as_mut().poll(context) {
-                    return Poll::Ready(Some(explained(result, read)));
+                    return Poll::Ready(Some(explained(result)));
                 }
-                if dropped.flag.load(Ordering::Acquire) {
+                if dropped.signal.poll(context).is_ready() {
                     return Poll::Ready(None);
                 }
-                if end.is_closed.load(Ordering::Acquire) {
-                    return Poll::Ready(Some(Err(closed(&place))));
-                }
-                Poll::Pending
+                end.poll(context).map(|()| Some(Err(closed(&place))))
             });
             let (token, back) = back.unzip();
             let unwanted = match (ended.await, token) {
@@ -185,7 +179,7 @@ impl HubHome {
                 // Dropping the call cancels it at the hub.
                 (None, None) => return,
                 // The reply may be on its way, and a cancelled call has no reply.
-                (None, Some(token)) => ended_early(&home, token, call).await.map(|raw| explained(raw, read)),
+                (None, Some(token)) => ended_early(&home, token, call).await.map(explained),
             };
             let returning = dropped.returning.lock().take();
             if let (Some(Ok(unwanted)), Some(back), Some(returning)) = (unwanted, back, returning) {
@@ -203,7 +197,7 @@ async fn ended_early<R: DeserializeOwned>(
     token: u64,
     mut call: Pin<&mut Call<R>>,
 ) -> Option<Result<R, Error>> {
-    let mut end = pin!(home.call::<bool>(CALL, &(END_WAIT, (token,))));
+    let mut end = pin!(home.call::<bool>(method_of(END_WAIT), &(END_WAIT, (token,))));
     let mut is_ending = true;
     poll_fn(|context| {
         if is_ending && let Poll::Ready(had_wait) = end.as_mut().poll(context) {
@@ -221,15 +215,20 @@ async fn ended_early<R: DeserializeOwned>(
     .await
 }
 
-fn explained<R, T>(result: Result<R, Error>, read: fn(R) -> HomeResult<T>) -> HomeResult<T> {
+fn explained<T: Wire>(result: Result<T::In, Error>) -> HomeResult<T> {
     match result {
-        Ok(raw) => read(raw),
-        Err(error) => Err(errors::of_call(&error, &format!("{SERVICE}.{CALL}"))),
+        Ok(raw) => T::read(raw),
+        Err(error) => Err(errors::of_call(&error)),
     }
 }
 
 fn closed(place: &str) -> HomeError {
     HomeError::new(HomeErrorKind::Closed, format!("{place}: this home was closed: ask the node for another"))
+}
+
+/// The storage backend of the node, or that of the hub that it has joined.
+pub(crate) fn own_or_hub(core: &Arc<Core>) -> Arc<dyn Home> {
+    core.home.clone().unwrap_or_else(|| Arc::new(HubHome::new(core)))
 }
 
 /// A call waits for so long at most.
@@ -248,13 +247,14 @@ impl Home for HubHome {
 
     /// Closes this handle; the storage backend of the hub stays open.
     fn close(&self) -> Answer<()> {
-        self.end.is_closed.store(true, Ordering::Release);
-        self.end.wakers.wake();
+        self.end.set();
         Answer::ready(Ok(()))
     }
 }
 
 impl Streams for HubHome {
+    stream_calls!(client_calls);
+
     fn create_stream(&self, settings: StreamSettings) -> Answer<StreamInfo> {
         let StreamSettings { name, subjects, max_age_us, max_bytes, max_messages, .. } = &settings;
         let drops = settings.full == Full::DropOld;
@@ -271,32 +271,19 @@ impl Streams for HubHome {
             settings.replicas,
             compact,
         );
-        self.ask("create_stream", args, |map: StreamMap| wire_maps::stream_info(map))
-    }
-
-    fn stream_info(&self, stream: &str) -> Answer<StreamInfo> {
-        self.ask("stream_info", (stream,), |map: StreamMap| wire_maps::stream_info(map))
-    }
-
-    fn list_streams(&self) -> Answer<Vec<StreamInfo>> {
-        self.ask("list_streams", [(); 0], |all: Vec<StreamMap>| all.into_iter().map(wire_maps::stream_info).collect())
-    }
-
-    fn delete_stream(&self, stream: &str) -> Answer<()> {
-        self.call("delete_stream", (stream,), Ok)
+        self.ask("create_stream", args)
     }
 
     fn purge(&self, stream: &str, purge: Purge) -> Answer<u64> {
         let filter = purge.filter.as_ref().map(Pattern::as_str);
-        self.call("purge", (stream, purge.before, purge.keep, filter), Ok)
+        self.call("purge", (stream, purge.before, purge.keep, filter))
     }
 
     fn publish(&self, stream: &str, messages: Vec<NewMessage>, whole: bool) -> Answer<Vec<HomeResult<Ack>>> {
         let (home, stream) = (self.clone(), stream.to_owned());
         let (teller, answer) = answer();
         self.turns.take(move |turn| {
-            let read = |acks: Vec<AckResult>| Ok(acks.into_iter().map(|ack| ack.0).collect());
-            let stored = home.call("publish", (stream, Each(&messages, wire::message_out), whole), read);
+            let stored: Answer<Vec<HomeResult<Ack>>> = home.call("publish", (stream, messages.out(), whole));
             stored.then(move |result| {
                 drop(turn);
                 drop(teller.tell(result));
@@ -308,45 +295,23 @@ impl Streams for HubHome {
     fn read(&self, stream: &str, read: Read) -> Answer<Page> {
         let Read { start, stop, filter, max_messages, max_bytes, wait_us } = &read;
         let wait_us = bounded(*wait_us);
-        let args = (stream, wire::start_out(*start), stop, wire::texts(filter), max_messages, max_bytes, wait_us);
-        self.made(("read", args), Loss::Again, BlockingCalls::ToSee(wait_us), wire::page)
+        let args = (stream, start.out(), stop, wire::texts(filter), max_messages, max_bytes, wait_us);
+        self.made(("read", args), Loss::Again, BlockingCalls::ToSee(wait_us))
     }
 
     fn create_schedule(&self, stream: &str, settings: ScheduleSettings) -> Answer<(ScheduleInfo, Change)> {
         let ScheduleSettings { name, timing, message } = &settings;
-        let args = (stream, name, timing.text(), timing.time_zone(), wire::message_out(message));
-        self.ask("create_schedule", args, ScheduleMap::info)
-    }
-
-    fn list_schedules(&self, stream: &str) -> Answer<Vec<ScheduleInfo>> {
-        let read = |all: Vec<ScheduleMap>| all.into_iter().map(|map| Ok(map.info()?.0)).collect();
-        self.ask("list_schedules", (stream,), read)
-    }
-
-    fn cancel_schedule(&self, stream: &str, schedule: &str) -> Answer<bool> {
-        self.call("cancel_schedule", (stream, schedule), Ok)
+        let args = (stream, name, timing.text(), timing.time_zone(), message.out());
+        self.ask("create_schedule", args)
     }
 
     fn create_consumer(&self, stream: &str, settings: ConsumerSettings) -> Answer<ConsumerInfo> {
         let ConsumerSettings { name, filter, start, ack_wait_us, max_deliver, backoff_us, .. } = &settings;
         let by_key = settings.order == Order::Key;
-        let (start, filter) = (wire::start_out(*start), wire::texts(filter));
+        let (start, filter) = (start.out(), wire::texts(filter));
         let (most, inactive_us) = (settings.max_in_flight, settings.inactive_us);
         let args = (stream, name, filter, start, ack_wait_us, max_deliver, backoff_us, most, by_key, inactive_us);
-        self.ask("create_consumer", args, |map: ConsumerMap| wire_maps::consumer_info(map))
-    }
-
-    fn consumer_info(&self, stream: &str, consumer: &str) -> Answer<ConsumerInfo> {
-        self.ask("consumer_info", (stream, consumer), |map: ConsumerMap| wire_maps::consumer_info(map))
-    }
-
-    fn list_consumers(&self, stream: &str) -> Answer<Vec<ConsumerInfo>> {
-        let read = |all: Vec<ConsumerMap>| all.into_iter().map(wire_maps::consumer_info).collect();
-        self.ask("list_consumers", (stream,), read)
-    }
-
-    fn delete_consumer(&self, stream: &str, consumer: &str) -> Answer<()> {
-        self.call("delete_consumer", (stream, consumer), Ok)
+        self.ask("create_consumer", args)
     }
 
     fn fetch(&self, stream: &str, consumer: &str, fetch: Fetch) -> Answer<Vec<Delivery>> {
@@ -357,91 +322,32 @@ impl Streams for HubHome {
         let back: ReturnCallback<Vec<_>> = Box::new(move |deliveries, returning| {
             pending_answer::release(&home, &stream, &consumer, deliveries, move || drop(returning));
         });
-        self.made(("fetch", args), Loss::Again, BlockingCalls::ToHave { us: wait_us, token, back }, wire::deliveries)
-    }
-
-    fn settle(&self, stream: &str, consumer: &str, settled: Vec<Settle>) -> Answer<Vec<HomeResult<()>>> {
-        self.ask("settle", (stream, consumer, Each(&settled, wire::settle_out)), |all| Ok(wire::settled(all)))
-    }
-
-    fn pause(&self, stream: &str, consumer: &str, until_us: Option<u64>) -> Answer<()> {
-        self.ask("pause", (stream, consumer, until_us), Ok)
-    }
-
-    fn resume(&self, stream: &str, consumer: &str) -> Answer<()> {
-        self.ask("resume", (stream, consumer), Ok)
-    }
-
-    fn seek(&self, stream: &str, consumer: &str, start: Start) -> Answer<()> {
-        self.call("seek", (stream, consumer, wire::start_out(start)), Ok)
-    }
-
-    fn dead_letters(&self, stream: &str, consumer: &str, from: u64, max: u32) -> Answer<Vec<DeadLetter>> {
-        let read = |all: Vec<wire::DeadLetterIn>| all.into_iter().map(wire::dead_letter).collect();
-        self.ask("dead_letters", (stream, consumer, from, max), read)
-    }
-
-    fn requeue(&self, stream: &str, consumer: &str, sequences: Vec<u64>) -> Answer<u64> {
-        self.call("requeue", (stream, consumer, sequences), Ok)
-    }
-
-    fn drop_dead(&self, stream: &str, consumer: &str, sequences: Vec<u64>) -> Answer<u64> {
-        self.call("drop_dead", (stream, consumer, sequences), Ok)
+        self.made(("fetch", args), Loss::Again, BlockingCalls::ToHave { us: wait_us, token, back })
     }
 }
 
 impl KeyValue for HubHome {
+    bucket_calls!(client_calls);
+
     fn create_bucket(&self, settings: BucketSettings) -> Answer<()> {
         let BucketSettings { name, history, ttl_us, max_bytes, replicas } = &settings;
-        let args = (name, history, ttl_us, max_bytes, replicas);
-        self.call("create_bucket", args, Ok)
-    }
-
-    fn bucket_info(&self, bucket: &str) -> Answer<BucketInfo> {
-        self.ask("bucket_info", (bucket,), |map: BucketMap| wire_maps::bucket_info(map))
-    }
-
-    fn list_buckets(&self) -> Answer<Vec<BucketInfo>> {
-        self.ask("list_buckets", [(); 0], |all: Vec<BucketMap>| all.into_iter().map(wire_maps::bucket_info).collect())
-    }
-
-    fn delete_bucket(&self, bucket: &str) -> Answer<()> {
-        self.call("delete_bucket", (bucket,), Ok)
-    }
-
-    fn put(&self, bucket: &str, key: Subject, value: Bytes, expect: Expect, ttl_us: Option<u64>) -> Answer<u64> {
-        self.call("put", (bucket, key.as_str(), Raw(&value), expected(expect), ttl_us), Ok)
-    }
-
-    fn get(&self, bucket: &str, key: Subject, revision: Option<u64>) -> Answer<Option<Entry>> {
-        let read = |found: Option<wire::EntryIn>| found.map(wire::entry).transpose();
-        self.ask("get", (bucket, key.as_str(), revision), read)
-    }
-
-    fn delete(&self, bucket: &str, key: Subject, expect: Expect, purge: bool) -> Answer<u64> {
-        self.call("delete", (bucket, key.as_str(), expected(expect), purge), Ok)
+        self.call("create_bucket", (name, history, ttl_us, max_bytes, replicas))
     }
 
     fn keys(&self, bucket: &str, filter: Pattern, after: Option<Subject>, max: u32) -> Answer<Vec<Subject>> {
-        let read = |all: Vec<String>| all.iter().map(|key| wire::subject("key", key)).collect();
-        self.ask("keys", (bucket, filter.as_str(), after.as_ref().map(Subject::as_str), max), read)
-    }
-
-    fn history(&self, bucket: &str, key: Subject) -> Answer<Vec<Entry>> {
-        self.ask("history", (bucket, key.as_str()), wire::entries)
+        self.ask("keys", (bucket, filter.as_str(), after.out(), max))
     }
 
     fn watch(&self, bucket: &str, watch: Watch) -> Answer<Changes> {
         let wait_us = bounded(watch.wait_us);
         let args = (bucket, watch.filter.as_str(), watch.after, watch.max, wait_us);
-        let read = |(entries, upto, more): (Vec<wire::EntryIn>, u64, bool)| {
-            Ok(Changes { entries: wire::entries(entries)?, upto, more })
-        };
-        self.made(("watch", args), Loss::Again, BlockingCalls::ToSee(wait_us), read)
+        self.made(("watch", args), Loss::Again, BlockingCalls::ToSee(wait_us))
     }
 }
 
 impl Leases for HubHome {
+    lease_calls!(client_calls);
+
     fn acquire(&self, name: &str, holder: &str, ttl_us: u64, wait_us: u64) -> Answer<Grant> {
         let wait_us = bounded(wait_us);
         let (home, lease) = (self.clone(), name.to_owned());
@@ -451,35 +357,6 @@ impl Leases for HubHome {
         });
         let token = names::dice();
         let args = (name, holder, ttl_us, wait_us, token);
-        self.made(("acquire", args), Loss::Told, BlockingCalls::ToHave { us: wait_us, token, back }, grant)
-    }
-
-    fn renew(&self, name: &str, fence: u64) -> Answer<Grant> {
-        self.ask("renew", (name, fence), grant)
-    }
-
-    fn release(&self, name: &str, fence: u64) -> Answer<bool> {
-        self.call("release", (name, fence), Ok)
-    }
-
-    fn lease_info(&self, name: &str) -> Answer<Option<LeaseInfo>> {
-        self.ask("lease_info", (name,), |found: Option<_>| Ok(found.map(wire::lease_info)))
-    }
-
-    fn list_leases(&self) -> Answer<Vec<LeaseInfo>> {
-        self.ask("list_leases", [(); 0], |all: Vec<_>| Ok(all.into_iter().map(wire::lease_info).collect()))
-    }
-}
-
-fn grant((fence, ttl_us): (u64, u64)) -> HomeResult<Grant> {
-    Ok(Grant { fence, ttl_us })
-}
-
-/// None: anything. 0: no value. Else a revision.
-const fn expected(expect: Expect) -> Option<u64> {
-    match expect {
-        Expect::Any => None,
-        Expect::Absent => Some(0),
-        Expect::Revision(revision) => Some(revision),
+        self.made(("acquire", args), Loss::Told, BlockingCalls::ToHave { us: wait_us, token, back })
     }
 }

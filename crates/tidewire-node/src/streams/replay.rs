@@ -8,9 +8,9 @@ use std::task::{Context, Poll, ready};
 
 use tidewire_backend::home::{Home, HomeError, HomeResult, Page, Read, Start};
 
+use super::conventions::{PAGE, PAGE_BYTES, patterns, texts_of};
 use super::event::Event;
 use super::fetcher::{Fetcher, Reader, Reads, Timeout};
-use super::{PAGE, PAGE_BYTES, patterns, texts_of};
 use crate::error::Error;
 use crate::pending::wait;
 
@@ -30,18 +30,6 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// Where to begin.
-    pub fn start(mut self, start: Start) -> Self {
-        self.start = start;
-        self
-    }
-
-    /// The last sequence.
-    pub fn stop(mut self, sequence: u64) -> Self {
-        self.stop = Some(sequence);
-        self
-    }
-
     /// Which subjects: patterns. All without it.
     pub fn filter<T: Into<String>>(mut self, patterns: impl IntoIterator<Item = T>) -> Self {
         self.filter = texts_of(patterns);
@@ -53,6 +41,14 @@ impl ReadOptions {
         self.follows = true;
         self
     }
+}
+
+setters! {
+    ReadOptions:
+    /// Where to begin.
+    start(start: Start) => start = start;
+    /// The last sequence.
+    stop(sequence: u64) => stop = Some(sequence);
 }
 
 /// The events of a stream: a `futures_core::Stream` for any runtime, or read by

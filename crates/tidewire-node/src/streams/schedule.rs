@@ -8,9 +8,10 @@ use tidewire_backend::home::{
 };
 use tidewire_core::stream::recurrence::Timing;
 
+use super::conventions::{answered, time_of};
 use super::message::Message;
 use super::stream::Stream;
-use super::{time_of, wire};
+use super::wire::{self, Wire, wire};
 use crate::error::Error;
 use crate::pending::Pending;
 use crate::values::Bytes;
@@ -120,7 +121,7 @@ impl Stream {
     /// # Cancel safety
     /// If it is dropped, the schedule may have ended.
     pub fn cancel_schedule(&self, name: &str) -> Pending<bool> {
-        super::answered(self.home().cancel_schedule(self.name(), name))
+        answered(self.home().cancel_schedule(self.name(), name))
     }
 }
 
@@ -139,34 +140,44 @@ pub(super) struct ScheduleMap {
     change: String,
 }
 
-impl ScheduleMap {
-    pub fn of(info: ScheduleInfo, change: Change) -> Self {
-        let ScheduleSettings { name, timing, message } = info.settings;
-        Self {
-            when: timing.text().to_owned(),
-            time_zone: timing.time_zone().to_owned(),
-            subject: message.subject.as_str().to_owned(),
-            payload: Bytes(message.payload.to_vec()),
-            key: message.key,
-            headers: message.headers,
-            ttl_us: message.ttl_us,
-            next_us: info.next_us,
-            change: change.name().to_owned(),
-            name,
-        }
-    }
-
-    pub fn info(self) -> HomeResult<(ScheduleInfo, Change)> {
-        let subject = wire::subject("subject", &self.subject)?;
-        let mut message = NewMessage::new(subject, self.payload.0);
-        (message.key, message.headers, message.ttl_us) = (self.key, self.headers, self.ttl_us);
-        let settings = settings(self.name, &self.when, &self.time_zone, message)?;
-        let change = [Change::Made, Change::Replaced].into_iter().find(|change| change.name() == self.change);
-        Ok((ScheduleInfo { settings, next_us: self.next_us }, change.unwrap_or(Change::Kept)))
+fn map_of(info: &ScheduleInfo, change: Change) -> ScheduleMap {
+    let ScheduleSettings { name, timing, message } = info.settings.clone();
+    ScheduleMap {
+        when: timing.text().to_owned(),
+        time_zone: timing.time_zone().to_owned(),
+        subject: message.subject.as_str().to_owned(),
+        payload: Bytes(message.payload.to_vec()),
+        key: message.key,
+        headers: message.headers,
+        ttl_us: message.ttl_us,
+        next_us: info.next_us,
+        change: change.name().to_owned(),
+        name,
     }
 }
 
-/// Settings of a requested schedule.
+impl Wire for (ScheduleInfo, Change) {
+    type In = ScheduleMap;
+
+    fn out(&self) -> impl Serialize {
+        map_of(&self.0, self.1)
+    }
+
+    fn read(map: ScheduleMap) -> HomeResult<Self> {
+        let subject = wire::subject("subject", &map.subject)?;
+        let mut message = NewMessage::new(subject, map.payload.0);
+        (message.key, message.headers, message.ttl_us) = (map.key, map.headers, map.ttl_us);
+        let settings = settings(map.name, &map.when, &map.time_zone, message)?;
+        let change = [Change::Made, Change::Replaced].into_iter().find(|change| change.name() == map.change);
+        Ok((ScheduleInfo { settings, next_us: map.next_us }, change.unwrap_or(Change::Kept)))
+    }
+}
+
+wire!(ScheduleInfo as ScheduleMap:
+    info => map_of(info, Change::Kept),
+    map => <(Self, Change)>::read(map).map(|(info, _)| info)
+);
+
 pub(super) fn settings(name: String, when: &str, time_zone: &str, message: NewMessage) -> HomeResult<ScheduleSettings> {
     let timing = Timing::new(when, time_zone).map_err(|wrong| HomeError::new(HomeErrorKind::Invalid, wrong))?;
     Ok(ScheduleSettings { name, timing, message })

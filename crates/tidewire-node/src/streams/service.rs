@@ -1,108 +1,42 @@
 //! The service `tidewire-streams`: offers the storage backend of a node to the nodes that join it,
 //! in any language.
 
-use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
 use tidewire_backend::home::pending_answer::{self, PendingAnswer};
-use tidewire_backend::home::{Grant, Home, HomeError, HomeErrorKind};
-use tidewire_engine::raw::Mutex;
+use tidewire_backend::home::{Grant, Home, HomeErrorKind};
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::subject::grammar::{ACT, CALL, LOOK, READ};
 
-use super::home_request::{Request, refused};
-use super::home_slot::HomeSlot;
-use super::opening::OpeningFuture;
-use super::{ACQUIRE_WAIT_US, CALL, HOLD, SERVICE};
-use crate::pending::Wakers;
+use super::conventions::{ACQUIRE_WAIT_US, HOLD, SERVICE};
+use super::home_request::{HomeCall, Request, refused};
+use super::mirrors;
+use super::opening::{HomeSlot, OpeningFuture};
+use crate::node::stop_signal::StopSignal;
 use crate::services::failure::Failure;
+use crate::services::method::ReplyFuture;
 use crate::services::service::{Method, Service};
 
 /// How many calls may wait for events at once.
 const CONCURRENCY: usize = 10_000;
 
-/// Stop signal of the node: waiting calls end, and their callers retry elsewhere or later.
-#[derive(Default)]
-pub(crate) struct StopSignal {
-    is_leaving: AtomicBool,
-    wakers: Wakers,
-    /// The waits that can be ended, by their tokens.
-    waits: Mutex<HashMap<u64, Arc<Wait>>>,
-}
-
-/// End signal of one waiting call.
-#[derive(Default)]
-struct Wait {
-    is_over: AtomicBool,
-    wakers: Wakers,
-}
-
-/// The wait of a running call.
-pub(super) struct LongPoll {
-    leaving: Arc<StopSignal>,
-    token: u64,
-    wait: Arc<Wait>,
-}
-
-impl LongPoll {
-    pub(super) fn poll(&self, context: &Context<'_>) -> Poll<()> {
-        self.wait.wakers.add(context.waker());
-        if self.wait.is_over.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
-    }
-}
-
-impl Drop for LongPoll {
-    fn drop(&mut self) {
-        self.leaving.waits.lock().remove(&self.token);
-    }
-}
-
-impl StopSignal {
-    pub fn leave(&self) {
-        self.is_leaving.store(true, Ordering::Release);
-        self.wakers.wake();
-    }
-
-    pub(super) fn wait(self: &Arc<Self>, token: u64) -> LongPoll {
-        let wait = Arc::<Wait>::default();
-        // A call without a token cannot be ended.
-        if token != 0 {
-            self.waits.lock().insert(token, Arc::clone(&wait));
-        }
-        LongPoll { leaving: Arc::clone(self), token, wait }
-    }
-
-    /// Ends the wait of a call. True if there was one.
-    pub(super) fn end_wait(&self, token: u64) -> bool {
-        let Some(wait) = self.waits.lock().get(&token).map(Arc::clone) else { return false };
-        wait.is_over.store(true, Ordering::Release);
-        wait.wakers.wake();
-        true
-    }
-
-    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<HomeError> {
-        self.wakers.add(context.waker());
-        if !self.is_leaving.load(Ordering::Acquire) {
-            return Poll::Pending;
-        }
-        let text = "the hub with the streams is stopping: ask again when it is back";
-        Poll::Ready(HomeError::new(HomeErrorKind::Unreachable, text))
-    }
-}
-
 /// The service of a storage backend.
 pub(crate) fn service(home: Arc<HomeSlot>, leaving: &Arc<StopSignal>) -> Service {
-    let (held, calls, ends) = (Arc::clone(&home), home, Arc::clone(leaving));
-    let call = Method::answering(CALL, &["name", "args"], move |call: Request| match calls.now() {
-        Some(home) => (call.0)(&home, &ends),
-        None => {
-            let (opened, ends) = (calls.opened(), Arc::clone(&ends));
-            Ok(Box::pin(async move { (call.0)(&opened.await.map_err(refused)?, &ends)?.await }))
-        }
-    });
+    let (held, mirrors) = (Arc::clone(&home), mirrors::methods(&home, leaving));
     let leaving = Arc::clone(leaving);
+    let calls = [CALL, LOOK, READ, ACT].map(|method| {
+        let (calls, ends) = (Arc::clone(&home), Arc::clone(&leaving));
+        Method::answering(method, &["name", "args"], move |Request(own, call)| {
+            if method != CALL && method != own {
+                let text = format!("name: {SERVICE}.{method} does not take this call: make it by {SERVICE}.{own}");
+                return Err(Failure::of(ErrorCode::Unauthorized, text));
+            }
+            with_home(&calls, &ends, call)
+        })
+    });
     let hold = Method::stream(HOLD, &["name", "holder", "ttl_us"], move |_, (name, holder, ttl_us)| HeldLease {
         opened: held.opened(),
         home: None,
@@ -113,11 +47,21 @@ pub(crate) fn service(home: Arc<HomeSlot>, leaving: &Arc<StopSignal>) -> Service
         pending: None,
         fence: None,
     });
-    Service::new(SERVICE)
-        .description("Streams, buckets and leases of this hub.")
-        .concurrency(CONCURRENCY)
-        .with(call)
-        .with(hold)
+    let service = Service::new(SERVICE).inline().description("Streams, buckets and leases of this hub.").with(hold);
+    calls.into_iter().chain(mirrors).fold(service.concurrency(CONCURRENCY), Service::with)
+}
+
+/// Makes a call once the storage backend is open.
+pub(super) fn with_home(
+    home: &Arc<HomeSlot>,
+    leaving: &Arc<StopSignal>,
+    call: HomeCall,
+) -> Result<ReplyFuture, Failure> {
+    if let Some(home) = home.now() {
+        return call(&home, leaving);
+    }
+    let (opened, leaving) = (home.opened(), Arc::clone(leaving));
+    Ok(Box::pin(async move { call(&opened.await.map_err(refused)?, &leaving)?.await }))
 }
 
 /// Waits for a lease, yields its fence, and releases the lease when its reader closes this stream.

@@ -4,17 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_backend::home::{Ack, Compact, ConsumerInfo, Full, Home, Purge, StreamInfo, StreamSettings};
+use tidewire_engine::raw::clock;
 use tidewire_proto::generated::errors::ErrorCode;
 
 use super::consumer::{Consumer, ConsumerOptions};
+use super::conventions::{answered, micros, patterns, texts_of};
 use super::fetcher::Reads;
 use super::message::Message;
 use super::publish_queue::{PublishQueue, WAITING_MAX};
 use super::publisher::Publisher;
 use super::replay::{ReadOptions, Replay};
-use super::{answered, micros, patterns, texts_of};
 use crate::error::Error;
 use crate::pending::Pending;
+use crate::statistics::call_durations::SEND;
 
 /// Messages of one batch, at most.
 const BATCH_MAX: usize = 1_000;
@@ -32,55 +34,31 @@ impl StreamOptions {
         Self { subjects: texts_of(subjects), settings: StreamSettings::new("", Vec::new()) }
     }
 
-    /// Events older than this are forgotten. Without it none are.
-    pub fn max_age(mut self, age: Duration) -> Self {
-        self.settings.max_age_us = Some(micros(age));
-        self
-    }
-
-    /// The bytes that its events may take on disk. No limit without it.
-    pub fn max_bytes(mut self, bytes: u64) -> Self {
-        self.settings.max_bytes = Some(bytes);
-        self
-    }
-
-    /// How many events it may have. No limit without it.
-    pub fn max_messages(mut self, messages: u64) -> Self {
-        self.settings.max_messages = Some(messages);
-        self
-    }
-
-    /// Behaviour at a limit: publishing is refused, as by default, or the oldest events are
-    /// deleted.
-    pub fn full(mut self, full: Full) -> Self {
-        self.settings.full = full;
-        self
-    }
-
-    /// For how long an [id](Message::id) is remembered; two minutes by default, zero for not at
-    /// all.
-    pub fn dedupe(mut self, time: Duration) -> Self {
-        self.settings.dedupe_us = micros(time);
-        self
-    }
-
-    /// Number of servers that store it; 1 by default.
-    pub fn replicas(mut self, servers: u32) -> Self {
-        self.settings.replicas = servers;
-        self
-    }
-
-    /// Only the newest event of each key or subject stays; one that it replaces is read and
-    /// delivered no more.
-    pub fn compact(mut self, by: Compact) -> Self {
-        self.settings.compact = Some(by);
-        self
-    }
-
-    pub(super) fn settings(self, name: &str) -> Result<StreamSettings, Error> {
+    pub(crate) fn settings(self, name: &str) -> Result<StreamSettings, Error> {
         let subjects = patterns("subjects", &self.subjects)?;
         Ok(StreamSettings { name: name.to_owned(), subjects, ..self.settings })
     }
+}
+
+setters! {
+    StreamOptions:
+    /// Events older than this are forgotten. Without it none are.
+    max_age(age: Duration) => settings.max_age_us = Some(micros(age));
+    /// The bytes that its events may take on disk. No limit without it.
+    max_bytes(bytes: u64) => settings.max_bytes = Some(bytes);
+    /// How many events it may have. No limit without it.
+    max_messages(messages: u64) => settings.max_messages = Some(messages);
+    /// Behaviour at a limit: publishing is refused, as by default, or the oldest events are
+    /// deleted.
+    full(full: Full) => settings.full = full;
+    /// For how long an [id](Message::id) is remembered; two minutes by default, zero for not at
+    /// all.
+    dedupe(time: Duration) => settings.dedupe_us = micros(time);
+    /// Number of servers that store it; 1 by default.
+    replicas(servers: u32) => settings.replicas = servers;
+    /// Only the newest event of each key or subject stays; one that it replaces is read and
+    /// delivered no more.
+    compact(by: Compact) => settings.compact = Some(by);
 }
 
 /// A stream. Clones are the same stream, and share the order of their messages.
@@ -93,7 +71,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(reads: Reads, name: &str) -> Self {
+    pub(crate) fn new(reads: Reads, name: &str) -> Self {
         let queue = PublishQueue::new(Arc::clone(&reads.home), name, None);
         Self { reads, name: name.into(), queue }
     }
@@ -128,8 +106,8 @@ impl Stream {
     /// # Cancel safety
     /// If it is dropped, the message is stored all the same.
     pub fn publish(&self, message: Message) -> Pending<Ack> {
-        match message.checked().map(|message| self.queue.offer(message)) {
-            Ok(Some(ack)) => answered(ack),
+        match message.traced(Some(&self.reads.runner)).map(|message| self.queue.offer(message)) {
+            Ok(Some(ack)) => self.measured(answered(ack)),
             Ok(None) => {
                 let fix = "await some before the next, or use a publisher";
                 let text = format!("stream {:?}: {WAITING_MAX} messages wait for their acks already: {fix}", self.name);
@@ -139,12 +117,28 @@ impl Stream {
         }
     }
 
+    /// Counts the time until a message is stored, if somebody looks at it.
+    fn measured(&self, ack: Pending<Ack>) -> Pending<Ack> {
+        if self.reads.runner.durations.is_none() {
+            return ack;
+        }
+        let (runner, name, begun) = (Arc::clone(&self.reads.runner), Arc::clone(&self.name), clock::now());
+        Pending::new(async move {
+            let stored = ack.await;
+            if let Some(durations) = &runner.durations {
+                durations.record(SEND, &name, stored.as_ref().err().map_or("", Error::kind), clock::since(begun));
+            }
+            stored
+        })
+    }
+
     /// A publisher with a window of so many messages in flight: 1 to 100,000.
     ///
     /// # Errors
     /// [`Error`] with `invalid_argument` if the window is out of range.
     pub fn publisher(&self, window: usize) -> Result<Publisher, Error> {
-        Publisher::new(&self.reads.home, &self.name, window, None)
+        let publisher = Publisher::new(&self.reads.home, &self.name, window, None)?;
+        Ok(publisher.with_spans_of(&self.reads.runner))
     }
 
     /// Stores up to 1,000 messages together, all or none. Returns their acks in the order of the
@@ -158,7 +152,8 @@ impl Stream {
     /// # Cancel safety
     /// If it is dropped, the messages may have been stored.
     pub fn batch(&self, messages: impl IntoIterator<Item = Message>) -> Pending<Vec<Ack>> {
-        let checked: Result<Vec<_>, Error> = messages.into_iter().map(Message::checked).collect();
+        let checked: Result<Vec<_>, Error> =
+            messages.into_iter().map(|message| message.traced(Some(&self.reads.runner))).collect();
         let messages = match checked {
             Ok(messages) => messages,
             Err(error) => return Pending::failed(error),

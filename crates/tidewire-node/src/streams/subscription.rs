@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 use tidewire_backend::home::{self, Fault, Home, HomeError, Settlement};
 use tidewire_core::stream::subscription::{Delivery as Key, Options, Outcome, Subscription, Verdict};
 use tidewire_engine::EngineHandle;
-use tidewire_engine::raw::Mutex;
+use tidewire_engine::raw::{Mutex, clock};
 
+use super::conventions::{PAGE, micros};
 use super::errors::is_final;
 use super::event::{Delivery, Settler};
 use super::fetcher::outage::{OnOutage, Outage};
 use super::fetcher::{Fetcher, Reads};
-use super::{PAGE, micros};
 use crate::delay::Recurrence;
-use crate::node::Node;
-use crate::node::core::Runner;
+use crate::node::core::Node;
 use crate::node::options::Log;
+use crate::node::runner::Runner;
 use crate::pending::Wakers;
 
 /// How events are handled.
@@ -78,7 +78,7 @@ struct State {
 
 impl State {
     fn now_us(&self) -> u64 {
-        micros(self.began.elapsed())
+        micros(clock::since(self.began))
     }
 }
 
@@ -122,7 +122,7 @@ impl DurableSubscription {
             is_draining: false,
             is_cut: false,
             is_over: false,
-            began: Instant::now(),
+            began: clock::now(),
         };
         Arc::new(Self {
             options,

@@ -6,15 +6,93 @@
 use std::fmt;
 
 use serde::Deserialize as DeriveDeserialize;
-use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error as _, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use tidewire_backend::home::{
-    Ack, Changes, DeadLetter, Delivery, Durability, Entry, Event, Fault, HomeError, HomeErrorKind, HomeResult,
-    LeaseInfo, NewMessage, Page, Settle, Settlement, Start,
+    Ack, Changes, DeadLetter, Delivery, Durability, Entry, Event, Expect, Fault, Grant, HomeError, HomeErrorKind,
+    HomeResult, LeaseInfo, NewMessage, Page, Settle, Settlement, Start,
 };
 use tidewire_proto::subject::{Pattern, Subject};
 
 use crate::values::{Bytes, Raw};
+
+/// A part of a call, or of its answer.
+pub(super) trait Wire: Sized + Send + 'static {
+    /// The part as it is read.
+    type In: DeserializeOwned + Send + 'static;
+
+    /// The part as it is written.
+    fn out(&self) -> impl Serialize;
+
+    /// Checks what was read.
+    fn read(raw: Self::In) -> HomeResult<Self>;
+}
+
+/// A type, the form in which it is read, how it is written, and how it is checked.
+macro_rules! wire {
+    ($kind:ty as $in:ty: $part:ident => $out:expr, $raw:pat => $read:expr) => {
+        impl Wire for $kind {
+            type In = $in;
+
+            fn out(&self) -> impl Serialize {
+                let $part = self;
+                $out
+            }
+
+            fn read($raw: $in) -> HomeResult<Self> {
+                $read
+            }
+        }
+    };
+}
+pub(super) use wire;
+
+wire!(() as (): part => part, raw => Ok(raw));
+wire!(bool as Self: part => part, raw => Ok(raw));
+wire!(u32 as Self: part => part, raw => Ok(raw));
+wire!(u64 as Self: part => part, raw => Ok(raw));
+wire!((String, String) as Self: part => part, raw => Ok(raw));
+wire!(Subject as String: key => key.as_str(), text => subject("key", &text));
+wire!(bytes::Bytes as Bytes: bytes => Raw(bytes), raw => Ok(raw.0.into()));
+wire!(Grant as (u64, u64): grant => (grant.fence, grant.ttl_us), (fence, ttl_us) => Ok(Self { fence, ttl_us }));
+
+impl<T: Wire> Wire for Option<T> {
+    type In = Option<T::In>;
+
+    fn out(&self) -> impl Serialize {
+        self.as_ref().map(T::out)
+    }
+
+    fn read(raw: Self::In) -> HomeResult<Self> {
+        raw.map(T::read).transpose()
+    }
+}
+
+impl<T: Wire> Wire for Vec<T> {
+    type In = Vec<T::In>;
+
+    fn out(&self) -> impl Serialize {
+        Each(self, T::out)
+    }
+
+    fn read(raw: Self::In) -> HomeResult<Self> {
+        raw.into_iter().map(T::read).collect()
+    }
+}
+
+// None: anything. 0: no value. Else a revision.
+wire!(Expect as Option<u64>:
+    expect => match expect {
+        Self::Any => None,
+        Self::Absent => Some(0),
+        Self::Revision(revision) => Some(*revision),
+    },
+    revision => Ok(match revision {
+        None => Self::Any,
+        Some(0) => Self::Absent,
+        Some(revision) => Self::Revision(revision),
+    })
+);
 
 /// A part of a call that is no such thing.
 fn wrong(field: &str, problem: &dyn fmt::Display) -> HomeError {
@@ -37,50 +115,45 @@ pub(super) fn texts(patterns: &[Pattern]) -> Vec<&str> {
     patterns.iter().map(Pattern::as_str).collect()
 }
 
-/// A message for a storage backend, as it is encoded.
-pub(super) fn message_out(message: &NewMessage) -> impl Serialize {
-    let NewMessage { subject, payload, key, id, headers, deliver_at_us, ttl_us } = message;
-    (subject.as_str(), Raw(payload), key, id, headers, deliver_at_us, ttl_us)
-}
+type MessageIn = (String, Bytes, Option<String>, Option<String>, Vec<(String, String)>, Option<u64>, Option<u64>);
 
-pub(super) type MessageIn =
-    (String, Bytes, Option<String>, Option<String>, Vec<(String, String)>, Option<u64>, Option<u64>);
-
-/// A message of a call.
-pub(super) fn message((name, payload, key, id, headers, deliver_at_us, ttl_us): MessageIn) -> HomeResult<NewMessage> {
-    let subject = subject("subject", &name)?;
-    Ok(NewMessage { subject, payload: payload.0.into(), key, id, headers, deliver_at_us, ttl_us })
-}
-
-/// The messages of a call.
-pub(super) fn messages(all: Vec<MessageIn>) -> HomeResult<Vec<NewMessage>> {
-    all.into_iter().map(message).collect()
-}
+wire!(NewMessage as MessageIn:
+    message => {
+        let Self { subject, payload, key, id, headers, deliver_at_us, ttl_us } = message;
+        (subject.as_str(), Raw(payload), key, id, headers, deliver_at_us, ttl_us)
+    },
+    (name, payload, key, id, headers, deliver_at_us, ttl_us) => {
+        let subject = subject("subject", &name)?;
+        Ok(Self { subject, payload: payload.0.into(), key, id, headers, deliver_at_us, ttl_us })
+    }
+);
 
 /// The result of one message: its ack, or the kind and the text of its error.
-pub(super) struct AckResult(pub HomeResult<Ack>);
+pub(super) struct AckResult<R>(R);
 
-impl Serialize for AckResult {
+wire!(HomeResult<Ack> as AckResult<Self>: result => AckResult(result), raw => Ok(raw.0));
+
+impl Serialize for AckResult<&HomeResult<Ack>> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match &self.0 {
+        match self.0 {
             Ok(Ack { sequence, durability, duplicate }) => (sequence, durability.name(), duplicate).serialize(to),
             Err(error) => (error.kind().name(), error.message()).serialize(to),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for AckResult {
+impl<'de> Deserialize<'de> for AckResult<HomeResult<Ack>> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Parts;
 
         impl<'de> Visitor<'de> for Parts {
-            type Value = AckResult;
+            type Value = AckResult<HomeResult<Ack>>;
 
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
                 out.write_str("an ack or an error")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<AckResult, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
                 let missing = || A::Error::custom("an ack has three parts, an error two");
                 match parts.next_element()?.ok_or_else(missing)? {
                     First::Sequence(sequence) => {
@@ -146,29 +219,23 @@ fn event_out(event: &Event, delivery: u32, ticket: u64) -> impl Serialize {
     (subject.as_str(), Raw(payload), key, id, headers, sequence, time_us, delivery, ticket)
 }
 
-pub(super) fn delivery_out(delivery: &Delivery) -> impl Serialize {
-    event_out(&delivery.event, delivery.delivery, delivery.ticket)
-}
+type EventIn = (String, Bytes, Option<String>, Option<String>, Vec<(String, String)>, u64, u64, u32, u64);
 
-pub(super) type EventIn = (String, Bytes, Option<String>, Option<String>, Vec<(String, String)>, u64, u64, u32, u64);
-
-pub(super) fn delivery(raw: EventIn) -> HomeResult<Delivery> {
-    let (name, payload, key, id, headers, sequence, time_us, delivery, ticket) = raw;
-    let subject = subject("subject", &name)?;
-    let event = Event { sequence, time_us, subject, payload: payload.0.into(), key, id, headers };
-    Ok(Delivery { event, delivery, ticket })
-}
-
-pub(super) fn deliveries(all: Vec<EventIn>) -> HomeResult<Vec<Delivery>> {
-    all.into_iter().map(delivery).collect()
-}
+wire!(Delivery as EventIn:
+    delivery => event_out(&delivery.event, delivery.delivery, delivery.ticket),
+    (name, payload, key, id, headers, sequence, time_us, delivery, ticket) => {
+        let subject = subject("subject", &name)?;
+        let event = Event { sequence, time_us, subject, payload: payload.0.into(), key, id, headers };
+        Ok(Self { event, delivery, ticket })
+    }
+);
 
 fn event(raw: EventIn) -> HomeResult<Event> {
-    delivery(raw).map(|delivery| delivery.event)
+    Delivery::read(raw).map(|delivery| delivery.event)
 }
 
 /// A list, written item by item.
-pub(super) struct Each<'a, T, F>(pub &'a [T], pub F);
+struct Each<'a, T, F>(&'a [T], F);
 
 impl<'a, T, O: Serialize, F: Fn(&'a T) -> O> Serialize for Each<'a, T, F> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -176,113 +243,95 @@ impl<'a, T, O: Serialize, F: Fn(&'a T) -> O> Serialize for Each<'a, T, F> {
     }
 }
 
-pub(super) fn page_out(page: &Page) -> impl Serialize {
-    (Each(&page.events, |event| event_out(event, 0, 0)), page.next, page.last)
-}
+wire!(Page as (Vec<EventIn>, u64, u64):
+    page => (Each(&page.events, |event| event_out(event, 0, 0)), page.next, page.last),
+    (events, next, last) => Ok(Self { events: events.into_iter().map(event).collect::<HomeResult<_>>()?, next, last })
+);
 
-pub(super) type PageIn = (Vec<EventIn>, u64, u64);
+type SettleIn = (u64, u64, String, Option<u64>, String, Option<(String, String)>);
 
-pub(super) fn page((events, next, last): PageIn) -> HomeResult<Page> {
-    Ok(Page { events: events.into_iter().map(event).collect::<HomeResult<_>>()?, next, last })
-}
+impl Wire for Settle {
+    type In = SettleIn;
 
-/// Settlement of a delivery, as it is encoded.
-pub(super) fn settle_out(settle: &Settle) -> impl Serialize {
-    let (how, delay_us, reason, fault) = match &settle.how {
-        Settlement::Ack => ("ack", None, "", None),
-        Settlement::Nak { delay_us, fault } => ("nak", *delay_us, "", fault.as_ref()),
-        Settlement::Term { reason, fault } => ("term", None, reason.as_str(), fault.as_ref()),
-        Settlement::Working => ("working", None, "", None),
-        Settlement::Release => ("release", None, "", None),
-    };
-    let fault = fault.map(|fault| (&fault.error, &fault.traceback));
-    (settle.sequence, settle.ticket, how, delay_us, reason, fault)
-}
+    fn out(&self) -> impl Serialize {
+        let (how, delay_us, reason, fault) = match &self.how {
+            Settlement::Ack => ("ack", None, "", None),
+            Settlement::Nak { delay_us, fault } => ("nak", *delay_us, "", fault.as_ref()),
+            Settlement::Term { reason, fault } => ("term", None, reason.as_str(), fault.as_ref()),
+            Settlement::Working => ("working", None, "", None),
+            Settlement::Release => ("release", None, "", None),
+        };
+        let fault = fault.map(|fault| (&fault.error, &fault.traceback));
+        (self.sequence, self.ticket, how, delay_us, reason, fault)
+    }
 
-pub(super) type SettleIn = (u64, u64, String, Option<u64>, String, Option<(String, String)>);
-
-pub(super) fn settle((sequence, ticket, how, delay_us, reason, fault): SettleIn) -> HomeResult<Settle> {
-    let fault = fault.map(|(error, traceback)| Fault { error, traceback });
-    let how = match how.as_str() {
-        "ack" => Settlement::Ack,
-        "nak" => Settlement::Nak { delay_us, fault },
-        "term" => Settlement::Term { reason, fault },
-        "working" => Settlement::Working,
-        "release" => Settlement::Release,
-        other => return Err(wrong("how", &format_args!("{other:?} is not known: use the same version on both sides"))),
-    };
-    Ok(Settle { sequence, ticket, how })
-}
-
-/// The result for one settlement: nothing, or the kind and the text of its error.
-pub(super) fn settled_out(result: &HomeResult<()>) -> impl Serialize {
-    result.as_ref().err().map(|error| (error.kind().name(), error.message()))
-}
-
-pub(super) type SettledIn = Option<(String, String)>;
-
-pub(super) fn settled(all: Vec<SettledIn>) -> Vec<HomeResult<()>> {
-    let one = |result: SettledIn| result.map_or(Ok(()), |(kind, text)| Err(refusal(&kind, text)));
-    all.into_iter().map(one).collect()
-}
-
-pub(super) const fn start_out(start: Start) -> (&'static str, u64) {
-    match start {
-        Start::New => ("new", 0),
-        Start::All => ("all", 0),
-        Start::Sequence(sequence) => ("sequence", sequence),
-        Start::Time(time_us) => ("time", time_us),
+    fn read((sequence, ticket, how, delay_us, reason, fault): SettleIn) -> HomeResult<Self> {
+        let fault = fault.map(|(error, traceback)| Fault { error, traceback });
+        let how = match how.as_str() {
+            "ack" => Settlement::Ack,
+            "nak" => Settlement::Nak { delay_us, fault },
+            "term" => Settlement::Term { reason, fault },
+            "working" => Settlement::Working,
+            "release" => Settlement::Release,
+            other => return Err(unknown("how", other)),
+        };
+        Ok(Self { sequence, ticket, how })
     }
 }
 
-pub(super) fn start((name, number): (String, u64)) -> HomeResult<Start> {
-    match name.as_str() {
-        "new" => Ok(Start::New),
-        "all" => Ok(Start::All),
-        "sequence" => Ok(Start::Sequence(number)),
-        "time" => Ok(Start::Time(number)),
-        other => Err(wrong("start", &format_args!("{other:?} is not known: use the same version on both sides"))),
+// The result for one settlement: nothing, or the kind and the text of its error.
+wire!(HomeResult<()> as Option<(String, String)>:
+    result => result.as_ref().err().map(|error| (error.kind().name(), error.message())),
+    raw => Ok(raw.map_or(Ok(()), |(kind, text)| Err(refusal(&kind, text))))
+);
+
+wire!(Start as (String, u64):
+    start => match *start {
+        Self::New => ("new", 0),
+        Self::All => ("all", 0),
+        Self::Sequence(sequence) => ("sequence", sequence),
+        Self::Time(time_us) => ("time", time_us),
+    },
+    (name, number) => match name.as_str() {
+        "new" => Ok(Self::New),
+        "all" => Ok(Self::All),
+        "sequence" => Ok(Self::Sequence(number)),
+        "time" => Ok(Self::Time(number)),
+        other => Err(unknown("start", other)),
     }
+);
+
+fn unknown(field: &str, word: &str) -> HomeError {
+    wrong(field, &format_args!("{word:?} is not known: use the same version on both sides"))
 }
 
-pub(super) fn dead_letter_out(letter: &DeadLetter) -> impl Serialize {
-    let DeadLetter { event, sequence, deliveries, dead_at_us, reason, fault } = letter;
-    let event = event.as_ref().map(|event| event_out(event, *deliveries, 0));
-    (event, sequence, deliveries, dead_at_us, reason, &fault.error, &fault.traceback)
-}
+wire!(DeadLetter as (Option<EventIn>, u64, u32, u64, String, String, String):
+    letter => {
+        let Self { event, sequence, deliveries, dead_at_us, reason, fault } = letter;
+        let event = event.as_ref().map(|event| event_out(event, *deliveries, 0));
+        (event, sequence, deliveries, dead_at_us, reason, &fault.error, &fault.traceback)
+    },
+    (found, sequence, deliveries, dead_at_us, reason, error, traceback) => {
+        let event = found.map(event).transpose()?;
+        Ok(Self { event, sequence, deliveries, dead_at_us, reason, fault: Fault { error, traceback } })
+    }
+);
 
-pub(super) type DeadLetterIn = (Option<EventIn>, u64, u32, u64, String, String, String);
+type EntryIn = (String, Option<Bytes>, u64, u64);
 
-pub(super) fn dead_letter(raw: DeadLetterIn) -> HomeResult<DeadLetter> {
-    let (found, sequence, deliveries, dead_at_us, reason, error, traceback) = raw;
-    let event = found.map(event).transpose()?;
-    Ok(DeadLetter { event, sequence, deliveries, dead_at_us, reason, fault: Fault { error, traceback } })
-}
+wire!(Entry as EntryIn:
+    entry => (entry.key.as_str(), entry.value.as_deref().map(Raw), entry.revision, entry.time_us),
+    (key, value, revision, time_us) => {
+        Ok(Self { key: Subject::read(key)?, value: value.map(|value| value.0.into()), revision, time_us })
+    }
+);
 
-pub(super) fn entry_out(entry: &Entry) -> impl Serialize {
-    (entry.key.as_str(), entry.value.as_deref().map(Raw), entry.revision, entry.time_us)
-}
+wire!(Changes as (Vec<EntryIn>, u64, bool):
+    changes => (Each(&changes.entries, Entry::out), changes.upto, changes.more),
+    (entries, upto, more) => Ok(Self { entries: Wire::read(entries)?, upto, more })
+);
 
-pub(super) type EntryIn = (String, Option<Bytes>, u64, u64);
-
-pub(super) fn entry((key, value, revision, time_us): EntryIn) -> HomeResult<Entry> {
-    Ok(Entry { key: subject("key", &key)?, value: value.map(|value| value.0.into()), revision, time_us })
-}
-
-pub(super) fn entries(all: Vec<EntryIn>) -> HomeResult<Vec<Entry>> {
-    all.into_iter().map(entry).collect()
-}
-
-pub(super) fn changes_out(changes: &Changes) -> impl Serialize {
-    (Each(&changes.entries, entry_out), changes.upto, changes.more)
-}
-
-pub(super) type LeaseInfoParts = (String, Option<String>, u64, u64);
-
-pub(super) fn lease_info((name, holder, fence, remaining_us): LeaseInfoParts) -> LeaseInfo {
-    LeaseInfo { name, holder, fence, remaining_us }
-}
-
-pub(super) fn lease_info_parts(info: LeaseInfo) -> LeaseInfoParts {
-    (info.name, info.holder, info.fence, info.remaining_us)
-}
+wire!(LeaseInfo as (String, Option<String>, u64, u64):
+    lease => (&lease.name, &lease.holder, lease.fence, lease.remaining_us),
+    (name, holder, fence, remaining_us) => Ok(Self { name, holder, fence, remaining_us })
+);

@@ -3,11 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 use tidewire_backend::home::{
-    BucketInfo, BucketSettings, Compact, ConsumerInfo, ConsumerSettings, Full, HomeResult, Order, Start, StreamInfo,
-    StreamSettings,
+    BucketInfo, BucketSettings, Compact, ConsumerInfo, ConsumerSettings, Full, HomeError, HomeErrorKind, HomeResult,
+    Order, Start, StreamInfo, StreamSettings,
 };
 
-use super::wire::{patterns, texts};
+use super::wire::{Wire, patterns, texts, wire};
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct StreamMap {
@@ -58,7 +58,7 @@ impl From<StreamInfo> for StreamMap {
     }
 }
 
-pub(super) fn stream_info(map: StreamMap) -> HomeResult<StreamInfo> {
+fn stream_info(map: StreamMap) -> HomeResult<StreamInfo> {
     let settings = StreamSettings {
         subjects: patterns("subjects", &map.subjects)?,
         full: if map.full == "drop_old" { Full::DropOld } else { Full::Refuse },
@@ -135,7 +135,7 @@ impl From<ConsumerInfo> for ConsumerMap {
 }
 
 /// The start of a consumer is neither sent nor compared.
-pub(super) fn consumer_info(map: ConsumerMap) -> HomeResult<ConsumerInfo> {
+fn consumer_info(map: ConsumerMap) -> HomeResult<ConsumerInfo> {
     let settings = ConsumerSettings {
         filter: patterns("filter", &map.filter)?,
         start: Start::New,
@@ -181,10 +181,14 @@ impl From<BucketInfo> for BucketMap {
     }
 }
 
-pub(super) fn bucket_info(map: BucketMap) -> HomeResult<BucketInfo> {
+fn bucket_info(map: BucketMap) -> HomeResult<BucketInfo> {
     let BucketMap { name, history, ttl_us, max_bytes, replicas, keys, bytes, revision } = map;
     Ok(BucketInfo { settings: BucketSettings { name, history, ttl_us, max_bytes, replicas }, keys, bytes, revision })
 }
+
+wire!(StreamInfo as StreamMap: info => StreamMap::from(info.clone()), map => stream_info(map));
+wire!(ConsumerInfo as ConsumerMap: info => ConsumerMap::from(info.clone()), map => consumer_info(map));
+wire!(BucketInfo as BucketMap: info => BucketMap::from(info.clone()), map => bucket_info(map));
 
 /// Default for a field that storage backends of older versions do not send.
 const fn one() -> u32 {
@@ -193,4 +197,78 @@ const fn one() -> u32 {
 
 fn owned(texts: Vec<&str>) -> Vec<String> {
     texts.into_iter().map(str::to_owned).collect()
+}
+
+/// Which streams a caller asks for: those that have a text, sorted, from the first on.
+pub(super) struct StreamQuery {
+    /// A text in the name or in a subject; empty for all streams.
+    pub(super) search: String,
+    /// The field to sort by.
+    pub(super) sort: String,
+    /// True for the largest first.
+    pub(super) is_down: bool,
+    /// True with the streams of Tidewire itself.
+    pub(super) has_own: bool,
+    pub(super) first: usize,
+    /// Streams of the answer at most.
+    pub(super) limit: usize,
+}
+
+/// Some streams, how many fit the query, and how many there are.
+pub(super) struct StreamPage {
+    streams: Vec<StreamInfo>,
+    found: u64,
+    total: u64,
+}
+
+wire!(StreamPage as (Vec<StreamMap>, u64, u64):
+    page => (page.streams.out(), page.found, page.total),
+    (maps, found, total) => Ok(Self { streams: Wire::read(maps)?, found, total })
+);
+
+/// Most streams of one page.
+const PAGE_STREAMS: usize = 1_000;
+type SortKey = fn(&StreamInfo) -> u64;
+const SORTS: [(&str, SortKey); 7] = [
+    ("name", |_| 0),
+    ("messages", |info| info.messages),
+    ("bytes", |info| info.bytes),
+    ("last", |info| info.last),
+    ("last_time_us", |info| info.last_time_us.unwrap_or(0)),
+    ("consumers", |info| info.consumers.into()),
+    ("dead", |info| info.dead),
+];
+
+impl StreamQuery {
+    /// Returns the function that applies the query to all streams.
+    ///
+    /// # Errors
+    /// The field that is not allowed.
+    pub(super) fn checked(self) -> HomeResult<impl FnOnce(Vec<StreamInfo>) -> StreamPage + Send + 'static> {
+        let key = SORTS.iter().find(|(name, _)| *name == self.sort).map(|(_, key)| key).ok_or_else(|| {
+            let names = SORTS.map(|(name, _)| name).join(", ");
+            HomeError::new(HomeErrorKind::Invalid, format!("sort: {:?} is not allowed: give one of {names}", self.sort))
+        })?;
+        if !(1..=PAGE_STREAMS).contains(&self.limit) {
+            let text = format!("limit: {} is not allowed: give 1 to {PAGE_STREAMS} streams", self.limit);
+            return Err(HomeError::new(HomeErrorKind::Invalid, text));
+        }
+        Ok(move |mut streams: Vec<StreamInfo>| {
+            let word = self.search.to_lowercase();
+            let has_word = |text: &str| text.to_lowercase().contains(&word);
+            let is_own = |name: &str| name.starts_with('$') || name.starts_with("tidewire-");
+            streams.retain(|StreamInfo { settings, .. }| self.has_own || !is_own(&settings.name));
+            let total = streams.len() as u64;
+            streams.retain(|StreamInfo { settings, .. }| {
+                has_word(&settings.name) || settings.subjects.iter().any(|subject| has_word(subject.as_str()))
+            });
+            streams.sort_by(|one, other| (key(one), &one.settings.name).cmp(&(key(other), &other.settings.name)));
+            if self.is_down {
+                streams.reverse();
+            }
+            let found = streams.len() as u64;
+            let streams = streams.into_iter().skip(self.first).take(self.limit).collect();
+            StreamPage { streams, found, total }
+        })
+    }
 }

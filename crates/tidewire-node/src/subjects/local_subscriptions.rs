@@ -1,19 +1,23 @@
-//! Subscriptions of this node: its own messages and requests go to them directly, not over its
-//! link.
+//! Subscriptions of this node to patterns of subjects, and their table: messages and requests of
+//! the node itself go to them directly, not over its link.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
+use futures_core::Stream;
 use tidewire_core::tree::{SubjectTree, SubscriptionId};
 use tidewire_engine::raw::Mutex;
-use tidewire_link::{Call, Exchange, Handler, Published};
+use tidewire_link::{Call, Exchange, Handler, Published, Subscription as LinkSubscription};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::PublishHead;
 
-use crate::subjects::Message;
+use crate::pending::wait;
+use crate::subjects::message::Message;
 
 /// Bounded queue of the messages that a subscriber has not read yet.
 #[derive(Default)]
@@ -52,9 +56,7 @@ impl Mailbox {
         state.messages.push_back(message);
         let waker = state.waker.take();
         drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        waker.into_iter().for_each(Waker::wake);
     }
 
     /// True if the queue is full: a message is then counted as dropped before it is built.
@@ -93,9 +95,7 @@ impl Mailbox {
             state.is_closed = true;
             state.waker.take()
         };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        waker.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -190,5 +190,83 @@ impl LocalSubscriptions {
     pub fn close(&self) {
         let all = self.tree.lock().all.clone();
         all.iter().for_each(|(_, mailbox)| mailbox.close());
+    }
+}
+
+/// How a subscription is made.
+#[derive(Clone, Debug)]
+pub struct SubscribeOptions {
+    pub(super) queue: String,
+    pub(super) capacity: usize,
+}
+
+impl Default for SubscribeOptions {
+    fn default() -> Self {
+        Self { queue: String::new(), capacity: limits::SUBSCRIPTION_CAPACITY.default as usize }
+    }
+}
+
+setters! {
+    SubscribeOptions:
+    /// Shares messages with the other members of this queue group: one of them gets each message.
+    /// None by default.
+    queue(name: impl Into<String>) => queue = name.into();
+    /// Messages that wait to be read; the limit `subscription_capacity` has the default. One more
+    /// is dropped and counted; a request fails.
+    capacity(messages: usize) => capacity = messages;
+}
+
+/// Messages and requests on a pattern of subjects: a `Stream` for any runtime, or read by
+/// [`next`](Subscription::next) and [`next_blocking`](Subscription::next_blocking). It ends when
+/// its node stops. Dropping it ends it.
+#[derive(derive_more::Debug)]
+#[must_use = "dropping a subscription ends it"]
+#[debug("Subscription({pattern:?})")]
+pub struct Subscription {
+    pub(super) local: Weak<LocalSubscriptions>,
+    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) id: SubscriptionId,
+    pub(super) pattern: String,
+    pub(super) _link: LinkSubscription,
+}
+
+impl Subscription {
+    /// The next message; None once the node has stopped.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses no message.
+    pub async fn next(&mut self) -> Option<Message> {
+        poll_fn(|context| self.mailbox.poll(context)).await
+    }
+
+    /// As [`next`](Subscription::next), and blocks this thread.
+    pub fn next_blocking(&mut self) -> Option<Message> {
+        wait(self.next())
+    }
+
+    /// Messages dropped because the queue was full.
+    pub fn dropped(&self) -> u64 {
+        self.mailbox.dropped()
+    }
+
+    pub(crate) fn mailbox(&self) -> Arc<Mailbox> {
+        Arc::clone(&self.mailbox)
+    }
+}
+
+impl Stream for Subscription {
+    type Item = Message;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Message>> {
+        self.mailbox.poll(context)
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.mailbox.close();
+        if let Some(local) = self.local.upgrade() {
+            local.remove(self.id);
+        }
     }
 }

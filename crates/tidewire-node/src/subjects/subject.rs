@@ -7,11 +7,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::calls::call::Call;
-use crate::calls::client::{CallOptions, DEFAULT_TIMEOUT, Priority, fields};
+use crate::calls::call_options::{CallOptions, DEFAULT_TIMEOUT, fields};
+use crate::calls::call_record::CallRecord;
 use crate::calls::prepared_call::{CallTarget, PreparedCall};
+use crate::calls::priority::Priority;
 use crate::error::Error;
 use crate::names;
 use crate::node::core::Core;
+use crate::span::Span;
 use crate::subjects::{ask_here, publish};
 use crate::values;
 
@@ -51,12 +54,6 @@ impl Subject {
         self
     }
 
-    /// How urgent it is.
-    pub fn priority(mut self, priority: Priority) -> Self {
-        self.options.priority = priority;
-        self
-    }
-
     /// Adds something that subscribers find in [`Message::headers`](crate::Message::headers). Names
     /// that begin with `tw-` belong to the protocol.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
@@ -67,13 +64,6 @@ impl Subject {
     /// As [`Client::on_behalf`](crate::Client::on_behalf).
     pub fn on_behalf(mut self, user: &str) -> Self {
         self.options.with_caller(user, None);
-        self
-    }
-
-    /// Publishes to the subscription with this serial number alone: for the node of
-    /// [a bridge](crate::Node::bridge).
-    pub fn to(mut self, serial: u64) -> Self {
-        self.to = serial;
         self
     }
 
@@ -88,7 +78,9 @@ impl Subject {
             return Err(problem.clone());
         }
         let blob = values::write(&self.subject, value)?;
-        let said = fields(&self.subject, &self.options.headers)?;
+        let headers = &self.options.headers;
+        let carried = Span::producer(Some(&self.core.runner), &self.subject, headers).carried(headers);
+        let said = fields(&self.subject, carried.as_deref().unwrap_or(headers))?;
         publish(&self.core, (&self.subject, self.to), blob, &said, self.options.priority.flags())
     }
 
@@ -104,15 +96,22 @@ impl Subject {
                 blob,
                 options,
                 deadline,
+                CallRecord::of_subject(&self.core, subject, &options.headers),
             )
         });
-        let prepared = match prepared {
-            Ok(prepared) => prepared,
-            Err(problem) => return Call::begin(Err(problem)),
-        };
-        match ask_here(&self.core, subject, &prepared.blob, &prepared.fields) {
-            Some(place) => Call::here(prepared, place),
-            None => Call::begin(Ok(prepared)),
+        let asked = prepared.as_ref().ok().and_then(|call| ask_here(&self.core, subject, &call.blob, &call.fields));
+        match (prepared, asked) {
+            (Ok(prepared), Some(place)) => Call::here(prepared, place),
+            (prepared, _) => Call::begin(prepared),
         }
     }
+}
+
+setters! {
+    Subject:
+    /// How urgent it is.
+    priority(priority: Priority) => options.priority = priority;
+    /// Publishes to the subscription with this serial number alone: for the node of
+    /// [a bridge](crate::Node::bridge).
+    to(serial: u64) => to = serial;
 }

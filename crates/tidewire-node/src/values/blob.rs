@@ -1,6 +1,7 @@
 //! The blob: a head alone, or a header, a head and buffers. Its form is in `spec/values.md`.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use tidewire_link::{OutgoingPayload, PayloadParts};
 use tidewire_proto::generated::limits;
@@ -14,10 +15,10 @@ const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 16;
 const ALIGNMENT: usize = 8;
 
-/// A value as it is sent. Its buffers stay where they are.
+/// A value as it is sent. Its buffers stay where they are, and clones share them.
 #[derive(Clone)]
 pub(crate) struct Blob {
-    pieces: Vec<Vec<u8>>,
+    pieces: Arc<Vec<Vec<u8>>>,
     bytes: usize,
     /// References in the value, until its receiver is known.
     pub offered: Vec<KeyedReference>,
@@ -27,7 +28,7 @@ impl Blob {
     /// A head, and the buffers that it refers to.
     pub fn new(head: Vec<u8>, parts: Vec<Vec<u8>>) -> Self {
         if parts.is_empty() {
-            return Self { bytes: head.len(), pieces: vec![head], offered: Vec::new() };
+            return Self { bytes: head.len(), pieces: Arc::new(vec![head]), offered: Vec::new() };
         }
         let mut bytes = 0;
         let mut pieces = Vec::with_capacity(2 * parts.len());
@@ -37,17 +38,18 @@ impl Blob {
             bytes += start.len() + part.len();
             pieces.extend([std::mem::take(&mut start), part]);
         }
-        Self { pieces, bytes, offered: Vec::new() }
+        Self { pieces: Arc::new(pieces), bytes, offered: Vec::new() }
     }
 
     /// All of it in one piece.
-    pub fn into_bytes(mut self) -> Vec<u8> {
-        if self.pieces.len() == 1 { self.pieces.swap_remove(0) } else { self.pieces.concat() }
+    pub fn into_bytes(self) -> Vec<u8> {
+        let mut pieces = Arc::unwrap_or_clone(self.pieces);
+        if pieces.len() == 1 { pieces.swap_remove(0) } else { pieces.concat() }
     }
 
     /// Puts a key in the place of another one of the same length, which is in it once.
     pub fn rename(&mut self, from: &str, to: &str) {
-        for piece in &mut self.pieces {
+        for piece in Arc::make_mut(&mut self.pieces) {
             if let Some(at) = piece.windows(from.len()).position(|part| part == from.as_bytes()) {
                 piece[at..at + from.len()].copy_from_slice(to.as_bytes());
                 return;
@@ -59,7 +61,7 @@ impl Blob {
     /// sent.
     pub fn sending(&mut self) -> OutgoingPayload<'_> {
         if self.bytes > limits::LINK_CHUNK_BYTES.default as usize {
-            let empty = Self { pieces: Vec::new(), bytes: 0, offered: Vec::new() };
+            let empty = Self { pieces: Arc::default(), bytes: 0, offered: Vec::new() };
             return OutgoingPayload::Long(Box::new(std::mem::replace(self, empty)));
         }
         match &self.pieces[..] {
@@ -76,7 +78,7 @@ impl PayloadParts for Blob {
     }
 
     fn piece(&self, mut at: usize) -> &[u8] {
-        for piece in &self.pieces {
+        for piece in self.pieces.iter() {
             if at < piece.len() {
                 return &piece[at..];
             }

@@ -31,14 +31,11 @@ mod text;
 pub(crate) mod value;
 mod writer;
 
-use std::sync::Arc;
-
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::error::Error;
-use crate::objects::Objects;
 
 pub(crate) use arguments::read as read_arguments;
 pub(crate) use blob::Blob;
@@ -100,11 +97,6 @@ pub(crate) fn read<T: DeserializeOwned>(name: &str, input: &[u8]) -> Result<T, E
     references::within(None, || read_any(name, input))
 }
 
-/// Reads a value that came to a node in a call.
-pub(crate) fn read_for<T: DeserializeOwned>(objects: &Arc<Objects>, name: &str, input: &[u8]) -> Result<T, Error> {
-    references::within(Some(objects), || read_any(name, input))
-}
-
 /// The error that a caller receives: a number and a text, or a value.
 pub(crate) fn read_error(title: &str, number: u16, payload: &[u8]) -> Error {
     let code = ErrorCode::from_number(number).unwrap_or(ErrorCode::RemoteError);
@@ -114,7 +106,8 @@ pub(crate) fn read_error(title: &str, number: u16, payload: &[u8]) -> Error {
     }
 }
 
-fn read_any<'de, T: Deserialize<'de>>(name: &str, input: &'de [u8]) -> Result<T, Error> {
+/// Reads a value of this name. The caller has declared which references it may hold.
+pub(crate) fn read_any<'de, T: Deserialize<'de>>(name: &str, input: &'de [u8]) -> Result<T, Error> {
     let found = cursor::Cursor::new(input).and_then(|mut cursor| {
         let value = T::deserialize(reader::Reader(&mut cursor))?;
         cursor.finish().map(|()| value)

@@ -85,7 +85,6 @@ impl<'de> Reader<'_, 'de> {
     }
 }
 
-/// A value of any extension.
 fn extension_value(cursor: &mut Cursor<'_>, code: i8, bytes: usize) -> Result<Value, DecodeError> {
     let at = cursor.at();
     let content = Content { cursor, code, bytes };

@@ -10,11 +10,11 @@ use tidewire_node::{Choice, ErrorCode, Method, Node, NodeOptions, Priority, Serv
 use crate::support::{PATIENCE, hub, join, unix_url};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Quote {
-    symbol: String,
-    price: f64,
-    tags: Vec<String>,
-    note: Option<String>,
+pub struct Quote {
+    pub symbol: String,
+    pub price: f64,
+    pub tags: Vec<String>,
+    pub note: Option<String>,
 }
 
 fn pricing() -> Service {

@@ -1,14 +1,13 @@
 //! Calls when a node dies, a hub is lost, or a node stops.
 
 use std::future::pending;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidewire_node::values::Bytes;
 use tidewire_node::{ErrorCode, Failure, Node, NodeOptions, Service, Task};
 
-use crate::support::{OnDrop, PATIENCE, Told, hub, join, unix_url};
+use crate::support::{Latch, OnDrop, PATIENCE, Told, hub, join, unix_url};
 
 /// A service that reports its calls, and never replies.
 fn stuck(told: &Told<&'static str>, instance: &'static str) -> Service {
@@ -31,7 +30,7 @@ fn quick(instance: &'static str) -> Service {
 fn a_node_that_stops_finishes_the_calls_that_it_has() {
     let (hub, told) = (hub(), Told::new());
     let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));
-    let (say, open) = (told.0.clone(), Gate::default());
+    let (say, open) = (told.0.clone(), Latch::default());
     let gate = open.clone();
     let slow = Service::new("slow").method("long", &[], move |_, ()| {
         let (say, gate) = (say.clone(), gate.clone());
@@ -128,24 +127,4 @@ fn joining_fails_with_a_reason() {
     assert_eq!(place.code(), ErrorCode::ConfigError);
     let threads = Node::listen("tide://127.0.0.1:0", NodeOptions::named("x").threads(5_000)).wait().expect_err("many");
     assert_eq!(threads.to_string(), "threads: 5000 is not allowed: give 0 to 1024 threads");
-}
-
-/// Ready once it has been opened.
-#[derive(Clone, Default)]
-struct Gate(Arc<(AtomicBool, std::sync::Mutex<Vec<std::task::Waker>>)>);
-
-impl Gate {
-    fn open(&self) {
-        self.0.0.store(true, Ordering::SeqCst);
-        self.0.1.lock().expect("no panic").drain(..).for_each(std::task::Waker::wake);
-    }
-}
-
-impl Future for Gate {
-    type Output = ();
-
-    fn poll(self: std::pin::Pin<&mut Self>, context: &mut std::task::Context<'_>) -> std::task::Poll<()> {
-        self.0.1.lock().expect("no panic").push(context.waker().clone());
-        if self.0.0.load(Ordering::SeqCst) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-    }
 }

@@ -96,18 +96,17 @@ fn taker(told: &Told<&'static str>) -> Service {
         .stream("doubled", &["numbers"], |_, numbers: Items<i64>| Doubled(numbers))
 }
 
-/// A hub, a node that serves, and one that calls.
-fn three(told: &Told<&'static str>) -> (Node, Node, Node) {
-    let hub = hub();
+/// A hub, a node that serves, and one that calls, behind what their streams tell.
+fn three() -> (Told<&'static str>, Node, Node, Node) {
+    let (told, hub) = (Told::new(), hub());
     let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));
-    server.serve(taker(told)).wait().expect("it serves");
-    (hub, server, caller)
+    server.serve(taker(&told)).wait().expect("it serves");
+    (told, hub, server, caller)
 }
 
 #[test]
 fn a_service_reads_what_its_caller_writes() {
-    let told = Told::new();
-    let (_hub, _server, caller) = three(&told);
+    let (told, _hub, _server, caller) = three();
     let client = caller.client("taker");
     assert_eq!(client.call::<i64>("sum", &count(1_000, AtEnd::Stop, &told)).wait().ok(), Some(499_500));
     assert_eq!(client.call::<i64>("sum", &Feed::of(1..=100)).wait().ok(), Some(5_050));
@@ -119,8 +118,7 @@ fn a_service_reads_what_its_caller_writes() {
 
 #[test]
 fn the_writer_is_never_far_ahead_of_its_reader() {
-    let told = Told::new();
-    let (_hub, _server, caller) = three(&told);
+    let (_told, _hub, _server, caller) = three();
     let written = Arc::<AtomicUsize>::default();
     let endless = Count { next: 0, end: i64::MAX, at_end: AtEnd::Stop, written: Arc::clone(&written), _ends: None };
     let first: Vec<i64> = caller.client("taker").call("first", &(Feed::new(endless), 5_000)).wait().expect("it reads");
@@ -132,8 +130,7 @@ fn the_writer_is_never_far_ahead_of_its_reader() {
 // Promises: P13.41.
 #[test]
 fn a_stream_is_dropped_before_its_call_has_ended_however_it_ends() {
-    let told = Told::new();
-    let (_hub, server, caller) = three(&told);
+    let (told, _hub, server, caller) = three();
     let client = caller.client("taker");
     client.call::<Vec<i64>>("first", &(count(i64::MAX, AtEnd::Stop, &told), 3)).wait().expect("it reads three");
     assert_eq!(told.now(), Some("dropped"));
@@ -159,8 +156,7 @@ fn a_stream_is_dropped_before_its_call_has_ended_however_it_ends() {
 // Promises: P13.42.
 #[test]
 fn a_callee_that_has_read_enough_closes_the_stream_while_its_call_goes_on() {
-    let told = Told::new();
-    let (_hub, _server, caller) = three(&told);
+    let (told, _hub, _server, caller) = three();
     let call = caller.client("taker").call::<Option<i64>>("close", &count(i64::MAX, AtEnd::Stop, &told));
     let mut both = [told.next(), told.next()];
     both.sort_unstable();
@@ -170,8 +166,7 @@ fn a_callee_that_has_read_enough_closes_the_stream_while_its_call_goes_on() {
 
 #[test]
 fn an_error_of_the_stream_comes_after_its_items() {
-    let told = Told::new();
-    let (_hub, _server, caller) = three(&told);
+    let (told, _hub, _server, caller) = three();
     let client = caller.client("taker");
     for (at_end, said) in [(AtEnd::Fail, "[0, 1] test:Broken it broke"), (AtEnd::Panic, "[0, 1] std:Panic it panicked")]
     {
@@ -183,8 +178,7 @@ fn an_error_of_the_stream_comes_after_its_items() {
 
 #[test]
 fn a_stream_goes_in_and_another_one_comes_out() {
-    let told = Told::new();
-    let (_hub, _server, caller) = three(&told);
+    let (told, _hub, _server, caller) = three();
     let mut doubled = caller.client("taker").stream::<i64>("doubled", &count(500, AtEnd::Stop, &told));
     for number in 0..500 {
         assert_eq!(doubled.next_blocking().and_then(Result::ok), Some(2 * number));
@@ -195,8 +189,7 @@ fn a_stream_goes_in_and_another_one_comes_out() {
 
 #[test]
 fn items_hold_functions_that_their_reader_calls() {
-    let told = Told::new();
-    let (_hub, _server, caller) = three(&told);
+    let (_told, _hub, _server, caller) = three();
     let times = |by: i64| Function::new("times", &["number"], move |_, number: i64| async move { Ok(by * number) });
     let called = caller.client("taker").call::<Vec<i64>>("call_each", &Feed::of((0..100).map(times))).wait();
     assert_eq!(called.ok(), Some((0..100).map(|by| 10 * by).collect()));
@@ -206,8 +199,7 @@ fn items_hold_functions_that_their_reader_calls() {
 // Promises: P13.65.
 #[test]
 fn a_handler_that_reads_its_caller_does_not_keep_its_node() {
-    let told = Told::new();
-    let (_hub, server, caller) = three(&told);
+    let (told, _hub, server, caller) = three();
     let call = caller.client("taker").call::<i64>("held", &count(1, AtEnd::Wait, &told));
     assert_eq!(told.next(), "reads");
     drop(server);
@@ -219,8 +211,7 @@ fn a_handler_that_reads_its_caller_does_not_keep_its_node() {
 
 #[test]
 fn a_value_that_is_no_stream_or_cannot_be_sent_is_named() {
-    let told = Told::new();
-    let (_hub, _server, caller) = three(&told);
+    let (_told, _hub, _server, caller) = three();
     let client = caller.client("taker");
     let wrong = client.call::<i64>("sum", &7).wait().expect_err("a number");
     assert_eq!(wrong.to_string(), "taker.sum: numbers: invalid type: integer `7`, expected a stream of the caller");
@@ -237,8 +228,7 @@ fn a_value_that_is_no_stream_or_cannot_be_sent_is_named() {
 // Promises: P13.18, P13.72.
 #[test]
 fn a_call_that_gives_a_stream_is_never_made_again() {
-    let told = Told::new();
-    let (_hub, server, caller) = three(&told);
+    let (told, _hub, server, caller) = three();
     let call = caller.client("taker").idempotent().call::<Option<i64>>("close", &count(9, AtEnd::Wait, &told));
     let mut both = [told.next(), told.next()];
     both.sort_unstable();

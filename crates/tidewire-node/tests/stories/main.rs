@@ -10,6 +10,7 @@ mod attribute;
 mod calls;
 mod events;
 mod failures;
+mod federation;
 mod feeds;
 mod objects;
 mod python;

@@ -6,20 +6,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use serde::{Deserialize, Serialize};
 use tidewire_node::values::{Bytes, Value};
-use tidewire_node::{ErrorCode, Failure, Items, Node, Service};
+use tidewire_node::{ErrorCode, Failure, Items, Node, NodeOptions, Service};
 
+use crate::calls::Quote;
 use crate::support::python::Python;
 use crate::support::{OnDrop, Told, hub, join};
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Quote {
-    symbol: String,
-    price: f64,
-    tags: Vec<String>,
-    note: Option<String>,
-}
 
 /// A hub, a node that calls, and a process that serves.
 fn serving() -> Option<(Node, Node, Python)> {
@@ -167,4 +159,50 @@ fn python_calls_rust() {
     let mut ended = [told.next(), told.next(), told.next()];
     ended.sort_unstable();
     assert_eq!(ended, ["hold ended", "hold ended", "stream closed"]);
+}
+
+// Promises: P13.97.
+#[test]
+fn a_request_over_http_is_one_tree_through_python_rust_a_folder_nats_and_a_browser() {
+    let js = concat!(env!("CARGO_MANIFEST_DIR"), "/../../js");
+    let has = |path: &str| std::path::Path::new(js).join(path).exists();
+    let has_browser = has("packages/client/dist/index.js")
+        && has("node_modules/playwright-core")
+        && ["chromium", "chromium-browser", "google-chrome"].iter().any(|name| has(&format!("/usr/bin/{name}")));
+    let options = ["--json", "--till", "--nats", "--browser"];
+    let options = &options[..if has_browser { 4 } else { 3 }];
+    let Some(mut python) = Python::start_with("../../../../examples/traces/main.py", options) else { return };
+    let url = python.line();
+    if url.starts_with("nats-server") {
+        return println!("skipped: {url}");
+    }
+    let till = Node::join(&url, NodeOptions::named("till")).wait().expect("it joins");
+    let node = till.clone();
+    let service = Service::new("till").method("charge", &["item"], move |call, item: String| {
+        let stock = node.client("stock").within(&call);
+        async move { Ok(stock.call::<u32>("take", &(item,)).await?) }
+    });
+    till.serve(service).wait().expect("it serves");
+    python.go_on();
+    let report: serde_json::Value = serde_json::from_str(&python.line()).expect("a report");
+    assert_eq!(report["traces"], serde_json::json!(["4bf92f3577b34da6a3ce929d0e0e4736"]));
+    let tree: Vec<(String, String)> = serde_json::from_value(report["tree"].clone()).expect("pairs of spans");
+    // The parent of the request is the only one that is no span of the program.
+    assert!(tree.iter().all(|(parent, _)| parent.contains(' ') || parent == "f067aa0ba902b7"), "{tree:#?}");
+    let mut path = vec!["f067aa0ba902b7", "server orders/order", "producer publish orders.new"];
+    path.extend(["consumer process orders.new", "client function/call", "page server function"]);
+    path.extend(["page client stock/take", "server stock/take"]);
+    if !has_browser {
+        println!("skipped: the callback needs Chromium, and the client that is built in {js}");
+        path.truncate(4);
+    }
+    let edges = path.windows(2).map(|pair| (pair[0], pair[1])).chain([
+        ("server orders/order", "client till/charge"),
+        ("client till/charge", "server stock/take"),
+        ("consumer process orders.new", "producer publish archive.new"),
+        ("producer publish archive.new", "consumer process archive.new"),
+    ]);
+    for (parent, span) in edges {
+        assert!(tree.iter().any(|(of, child)| of == parent && child == span), "{parent} > {span}: {tree:#?}");
+    }
 }

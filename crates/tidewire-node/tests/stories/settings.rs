@@ -75,6 +75,7 @@ fn count(answers: &[String], name: &str) -> usize {
     answers.iter().filter(|by| *by == name).count()
 }
 
+// Promises: P13.87, P13.100.
 #[test]
 fn the_quickest_instance_gets_the_calls_and_the_next_one_when_it_has_gone() {
     let hub = hub();
@@ -84,6 +85,12 @@ fn the_quickest_instance_gets_the_calls_and_the_next_one_when_it_has_gone() {
     let client = caller.client("taker").choice(Choice::LowestLatency);
     let got = answers(&client, 100);
     assert!(count(&got, "slow") >= 1 && count(&got, "quick") >= 80, "{got:?}");
+    let explained = client.explain("where");
+    let [slower, quicker] =
+        ["slow", "quick"].map(|id| explained.instances.iter().find(|one| &*one.id == id).expect(id));
+    assert!(slower.expected_us > quicker.expected_us && slower.samples < quicker.samples, "{explained:?}");
+    assert!(explained.calls == 100 && explained.probes <= 1, "{explained:?}");
+    assert!(explained.decisions.iter().any(|one| &*one.instance == "quick" && one.reason.name() == "lowest time"));
     quick.stop(PATIENCE).wait().expect("it stops");
     assert_eq!(count(&answers(&client, 3), "slow"), 3);
     // One that comes is tried.

@@ -28,8 +28,7 @@ fn at_once() -> ConsumerOptions {
 
 #[test]
 fn a_failed_event_ends_as_a_dead_letter_and_is_requeued() {
-    let place = Place::new();
-    let orders = place.orders();
+    let (_place, orders) = Place::with_orders();
     publish(&orders, 0..2);
     let mut billing = in_time(orders.consumer("billing", at_once().max_deliver(2)));
     let first = next(&mut billing);
@@ -58,8 +57,7 @@ fn a_failed_event_ends_as_a_dead_letter_and_is_requeued() {
 
 #[test]
 fn a_settlement_that_is_waited_for_says_when_the_event_went_to_another() {
-    let place = Place::new();
-    let orders = place.orders();
+    let (_place, orders) = Place::with_orders();
     publish(&orders, 0..1);
     let mut slow = in_time(orders.consumer("billing", at_once().ack_wait(Duration::from_millis(100))));
     let late = next(&mut slow);
@@ -73,8 +71,7 @@ fn a_settlement_that_is_waited_for_says_when_the_event_went_to_another() {
 
 #[test]
 fn events_not_taken_by_a_consumer_go_to_another_when_it_leaves() {
-    let place = Place::new();
-    let orders = place.orders();
+    let (_place, orders) = Place::with_orders();
     publish(&orders, 0..50);
     let mut first = in_time(orders.consumer("billing", ConsumerOptions::all()));
     for number in 0..5 {
@@ -101,8 +98,7 @@ impl Wake for Nobody {
 
 #[test]
 fn a_wait_that_is_dropped_loses_nothing() {
-    let place = Place::new();
-    let orders = place.orders();
+    let (_place, orders) = Place::with_orders();
     let mut billing = in_time(orders.consumer("billing", ConsumerOptions::all()));
     let waker = Arc::new(Nobody).into();
     for number in 0..20 {
@@ -121,8 +117,7 @@ fn a_wait_that_is_dropped_loses_nothing() {
 
 #[test]
 fn each_broadcast_consumer_gets_all() {
-    let place = Place::new();
-    let orders = place.orders();
+    let (_place, orders) = Place::with_orders();
     let mut all: Vec<_> =
         (0..2).map(|_| in_time(orders.consumer("prices", ConsumerOptions::all().broadcast()))).collect();
     assert_ne!(all[0].name(), all[1].name());
@@ -143,8 +138,7 @@ fn each_broadcast_consumer_gets_all() {
 
 #[test]
 fn a_hub_that_stops_ends_the_waits_and_the_node_ends_with_what_is_under_way() {
-    let place = Place::new();
-    let orders = place.orders();
+    let (place, orders) = Place::with_orders();
     let mut billing = in_time(orders.consumer("billing", ConsumerOptions::all()));
     let waits = std::thread::spawn(move || billing.next_blocking().map(drop));
     let begun = Instant::now();
@@ -160,8 +154,7 @@ fn a_hub_that_stops_ends_the_waits_and_the_node_ends_with_what_is_under_way() {
 #[test]
 fn everything_may_be_dropped_while_acks_are_under_way() {
     for _ in 0..20 {
-        let place = Place::new();
-        let orders = place.orders();
+        let (place, orders) = Place::with_orders();
         publish(&orders, 0..1);
         let mut billing = in_time(orders.consumer("billing", ConsumerOptions::all()));
         let event = next(&mut billing);
@@ -175,8 +168,7 @@ fn everything_may_be_dropped_while_acks_are_under_way() {
 #[test]
 fn consumers_are_streams_for_any_runtime() {
     use futures_core::Stream as _;
-    let place = Place::new();
-    let orders = place.orders();
+    let (_place, orders) = Place::with_orders();
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
         let mut billing = pin!(orders.consumer("billing", ConsumerOptions::all()).await.expect("a consumer"));

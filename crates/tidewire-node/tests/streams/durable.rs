@@ -36,8 +36,7 @@ fn lag(stream: &Stream) -> u64 {
 
 #[test]
 fn a_failed_event_comes_again_and_ends_as_a_dead_letter_with_its_error() {
-    let place = Place::new();
-    let orders = place.orders();
+    let (place, orders) = Place::with_orders();
     let told = Told::new();
     let say = told.0.clone();
     let fails = DurableHandler::new("billing", "orders.*", move |event, number: u32| {
@@ -80,8 +79,7 @@ fn a_failed_event_comes_again_and_ends_as_a_dead_letter_with_its_error() {
 
 #[test]
 fn events_not_begun_or_cut_go_to_another_consumer_at_once() {
-    let place = Place::new();
-    let orders = place.orders();
+    let (place, orders) = Place::with_orders();
     publish(&orders, 0..50);
     let told = Told::new();
     let say = told.0.clone();

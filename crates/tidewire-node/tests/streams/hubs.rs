@@ -45,6 +45,12 @@ impl Place {
         Self { node: join(&hub, "node"), hub, _folder: folder }
     }
 
+    pub fn with_orders() -> (Self, Stream) {
+        let place = Self::new();
+        let orders = place.orders();
+        (place, orders)
+    }
+
     /// A stream `orders` that takes `orders.>`.
     pub fn orders(&self) -> Stream {
         self.node.stream_with("orders", StreamOptions::new(["orders.>"])).wait().expect("a stream")

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc::sync_channel;
 
-use tidewire_node::streams::{ConsumerOptions, Message, Publisher, ReadOptions, StreamOptions};
+use tidewire_node::streams::{BucketOptions, ConsumerOptions, Message, Publisher, ReadOptions, StreamOptions};
 use tidewire_node::{ErrorCode, Node, NodeOptions};
 
 use crate::hubs::{Away, Folder};
@@ -35,20 +35,19 @@ fn story(start: Start) {
         }
     });
     let node = Node::join(&url, options).wait().expect("it joins");
-    let orders = in_time(node.stream_with("orders", StreamOptions::new(["orders.>"])));
+    let orders = in_time(node.stream_with("orders", StreamOptions::new(["orders.>"]))).on_outage(|_| ());
+    let limits = in_time(node.bucket_with("limits", BucketOptions::default())).on_outage(|_| ());
+    let mut watch = limits.watch(">");
+    let watched = std::thread::spawn(move || watch.next_blocking().expect("it waits for the hub"));
     let mut billing = in_time(orders.consumer("billing", ConsumerOptions::all()));
     let consumed = std::thread::spawn(move || {
         let mut seen = BTreeMap::<u32, u32>::new();
         while seen.len() < MESSAGES as usize {
-            match billing.next_blocking_within(PATIENCE) {
-                Ok(Some(event)) => {
-                    *seen.entry(event.read().expect("a number")).or_default() += 1;
-                    // One that is lost comes again.
-                    drop(event.ack().wait());
-                }
-                Ok(None) => panic!("{} of {MESSAGES} came", seen.len()),
-                Err(error) => assert_eq!(error.code(), ErrorCode::HomeUnavailable, "{error}"),
-            }
+            let came = billing.next_blocking_within(PATIENCE).expect("it waits for the hub");
+            let event = came.unwrap_or_else(|| panic!("{} of {MESSAGES} came", seen.len()));
+            *seen.entry(event.read().expect("a number")).or_default() += 1;
+            // One that is lost comes again.
+            drop(event.ack().wait());
         }
         seen
     });
@@ -76,6 +75,8 @@ fn story(start: Start) {
         }
     }
     assert_eq!(kills, KILLS);
+    in_time(limits.put("eu", &5));
+    assert_eq!(watched.join().expect("it does not panic").read::<u8>().expect("a number"), Some(5));
     let mut stored = BTreeMap::<u32, u32>::new();
     let mut events = orders.read(ReadOptions::default());
     while let Some(event) = events.next_blocking() {

@@ -22,8 +22,7 @@ fn order(number: u32) -> Order {
 
 #[test]
 fn an_event_is_read_as_what_was_published() {
-    let place = Place::new();
-    let orders = place.orders();
+    let (place, orders) = Place::with_orders();
     let ack = in_time(orders.publish(Message::new("orders.new", &order(7)).key("c7").id("o-7").header("from", "shop")));
     assert_eq!((ack.sequence, ack.durability, ack.duplicate), (1, Durability::Disk, false));
     let again = in_time(orders.publish(Message::new("orders.new", &order(7)).id("o-7")));
@@ -63,8 +62,7 @@ fn an_event_is_read_as_what_was_published() {
 
 #[test]
 fn a_follower_gets_the_events_published_next() {
-    let place = Place::new();
-    let orders = place.orders();
+    let (_place, orders) = Place::with_orders();
     let mut follows = orders.read(ReadOptions::default().start(Start::All).follow());
     in_time(orders.publish(Message::new("orders.x", &1)));
     assert_eq!(follows.next_blocking().and_then(Result::ok).and_then(|event| event.read::<u32>().ok()), Some(1));
@@ -148,8 +146,7 @@ fn a_request_that_is_not_allowed_is_refused_with_its_fix() {
 
 #[test]
 fn many_more_than_may_wait_for_their_acks_are_refused() {
-    let place = Place::new();
-    let orders = place.orders();
+    let (_place, orders) = Place::with_orders();
     let acks: Vec<_> = (0..30_000).map(|number| orders.publish(Message::new("orders.x", &number))).collect();
     let (mut stored, mut refused) = (0, 0);
     for ack in acks {

@@ -151,8 +151,7 @@ fn instances_of_python_and_of_rust_follow_each_other() {
 
 #[test]
 fn events_are_handled_by_the_one_that_is_active() {
-    let place = Place::new();
-    let orders = place.orders();
+    let (place, orders) = Place::with_orders();
     let told = Told::new();
     let serve = |node: &Node, name: &'static str| {
         let say = told.0.clone();

@@ -78,8 +78,12 @@ errors! {
     AlreadyStarted = 12, "already_started", 409, false;
     /// The node is shutting down or has shut down.
     NodeStopped = 13, "node_stopped", 503, false;
+    /// The object was made before a fork, and belongs to the parent process.
+    ForkedError = 49, "forked", 503, false;
     /// A limit of the node was reached; the message names it.
     LimitExceeded = 14, "limit_exceeded", 503, true;
+    /// No instance has capacity for the call; its handler has not begun.
+    Overloaded = 50, "overloaded", 503, true;
     /// A handler on another node failed with an error that has no class here.
     RemoteError = 15, "remote_error", 500, false;
     /// The link to the other node was lost before an answer came.

@@ -187,13 +187,6 @@ pub const RETRY_LIMIT: Limit = Limit { name: "retry_limit", unit: "retries", def
 pub const RETRY_BACKOFF_MS: Limit =
     Limit { name: "retry_backoff_ms", unit: "ms", default: 100, min: 0, max: 86_400_000 };
 
-/// Longest call of a pool's function, where a limit is given; otherwise there is none.
-///
-/// At the limit: The task fails (TaskTimeout); its process is killed, its thread abandoned, and the
-/// worker replaced.
-pub const POOL_TASK_TIMEOUT_MS: Limit =
-    Limit { name: "pool_task_timeout_ms", unit: "ms", default: 86_400_000, min: 1, max: 86_400_000 };
-
 /// Longest wait between two attempts.
 ///
 /// At the limit: Further attempts wait for this time.
@@ -227,34 +220,6 @@ pub const POOL_BATCH_BUDGET_MS: Limit =
 /// At the limit: Workers are added up to the maximum; then tasks wait longer.
 pub const POOL_TARGET_WAIT_MS: Limit =
     Limit { name: "pool_target_wait_ms", unit: "ms", default: 50, min: 1, max: 3_600_000 };
-
-/// The pickled arguments of one task for a worker process.
-///
-/// At the limit: The submit is refused (PayloadTooLarge).
-pub const POOL_TASK_BYTES: Limit =
-    Limit { name: "pool_task_bytes", unit: "bytes", default: 1_073_741_824, min: 1_073_741_824, max: 1_073_741_824 };
-
-/// How long a worker process may take until it has imported the function.
-///
-/// At the limit: The process is killed and replaced, and counted under pool_restarts.
-pub const POOL_START_MS: Limit = Limit { name: "pool_start_ms", unit: "ms", default: 60_000, min: 60_000, max: 60_000 };
-
-/// Threads of one pool that were abandoned after task_timeout and still run.
-///
-/// At the limit: The pool fails (PoolFailed).
-pub const POOL_STUCK_THREADS: Limit =
-    Limit { name: "pool_stuck_threads", unit: "threads", default: 64, min: 64, max: 64 };
-
-/// Submitted tasks of one map whose results were not consumed yet.
-///
-/// At the limit: The next item is not read until a result is consumed.
-pub const POOL_MAP_AHEAD: Limit =
-    Limit { name: "pool_map_ahead", unit: "tasks", default: 4096, min: 1, max: 1_000_000 };
-
-/// Capabilities of one agent.
-///
-/// At the limit: The registration is refused (InvalidArgument).
-pub const CAPABILITIES: Limit = Limit { name: "capabilities", unit: "capabilities", default: 0, min: 0, max: 1000 };
 
 /// How long a worker process with a task may send no heartbeat.
 ///
@@ -359,6 +324,12 @@ pub const LINK_FIELDS: Limit = Limit { name: "link_fields", unit: "fields", defa
 /// At the limit: The sender gets LimitExceeded; on the wire the link is closed.
 pub const LINK_HEAD_BYTES: Limit =
     Limit { name: "link_head_bytes", unit: "bytes", default: 16_384, min: 1024, max: 65_535 };
+
+/// Longest description of a service instance or an agent.
+///
+/// At the limit: Services omit their schemas first; then the service is refused (LimitExceeded).
+pub const LINK_ANNOUNCEMENT_BYTES: Limit =
+    Limit { name: "link_announcement_bytes", unit: "bytes", default: 61_440, min: 1024, max: 65_535 };
 
 /// Bytes in the send queue of one link.
 ///
@@ -528,7 +499,7 @@ pub const SERVICE_CONCURRENCY: Limit =
 /// each.
 ///
 /// At the limit: A further call fails with MailboxFull; from another node, or at a node of Rust,
-/// with LimitExceeded.
+/// with Overloaded.
 pub const SERVICE_WAITING: Limit =
     Limit { name: "service_waiting", unit: "calls", default: 10_000, min: 1, max: 10_000 };
 
@@ -607,54 +578,6 @@ pub const CONSUMER_PARKED: Limit =
 /// At the limit: The dead letter of the oldest event is forgotten; the event stays in the stream.
 pub const CONSUMER_DEAD_LETTERS: Limit =
     Limit { name: "consumer_dead_letters", unit: "dead letters", default: 10_000, min: 10_000, max: 10_000 };
-
-/// Messages in the inbox of one durable agent, including finished messages that are not yet
-/// removed.
-///
-/// At the limit: A further send fails with StreamFull; sends of a durable agent's handler wait for
-/// capacity.
-pub const AGENT_INBOX: Limit =
-    Limit { name: "agent_inbox", unit: "messages", default: 100_000, min: 100_000, max: 100_000 };
-
-/// Finished messages that stay in the inbox of a durable agent, for inspection.
-///
-/// At the limit: The oldest are removed.
-pub const AGENT_HISTORY: Limit = Limit { name: "agent_history", unit: "messages", default: 1000, min: 1000, max: 1000 };
-
-/// Messages of one durable agent that wait for another attempt.
-///
-/// At the limit: The agent begins no new message until there are fewer.
-pub const AGENT_OPEN: Limit = Limit { name: "agent_open", unit: "messages", default: 1000, min: 1000, max: 1000 };
-
-/// Sends of one durable agent's handlers that are not yet in the inboxes of their recipients.
-///
-/// At the limit: The agent begins no new message until there are fewer; a handler that sends more
-/// fails with LimitExceeded.
-pub const AGENT_OUTBOX: Limit = Limit { name: "agent_outbox", unit: "messages", default: 1000, min: 1000, max: 1000 };
-
-/// The state of a durable agent, and the sends of its handlers that are not yet delivered to
-/// inboxes, each.
-///
-/// At the limit: The handler fails with PayloadTooLarge, and the state stays as before.
-pub const AGENT_STATE_BYTES: Limit =
-    Limit { name: "agent_state_bytes", unit: "bytes", default: 524_288, min: 524_288, max: 524_288 };
-
-/// Attempts at a durable message whose process ended during them, since its agent was last lost.
-///
-/// At the limit: The message is a dead letter.
-pub const AGENT_LOST_ATTEMPTS: Limit =
-    Limit { name: "agent_lost_attempts", unit: "attempts", default: 5, min: 5, max: 5 };
-
-/// Senders whose newest number a durable agent remembers, to skip copies of their messages.
-///
-/// At the limit: The sender with the oldest message is forgotten.
-pub const AGENT_SENDERS: Limit = Limit { name: "agent_senders", unit: "agents", default: 1000, min: 1000, max: 1000 };
-
-/// Dead letters of one durable agent.
-///
-/// At the limit: The oldest is forgotten.
-pub const AGENT_DEAD_LETTERS: Limit =
-    Limit { name: "agent_dead_letters", unit: "dead letters", default: 1000, min: 1000, max: 1000 };
 
 /// Concurrent runs of one command at one instance of its service: `concurrency=` of `@tw.command`.
 ///
@@ -738,7 +661,8 @@ pub const SERVICE_METADATA_BYTES: Limit =
 pub const SERVICE_METHODS: Limit =
     Limit { name: "service_methods", unit: "methods", default: 1000, min: 1000, max: 1000 };
 
-/// Written and unread items of a stream, within the writing process.
+/// Items of a stream that were written for a reader in the same process and not read, or for a link
+/// and not sent.
 ///
 /// At the limit: The writer waits.
 pub const STREAM_AHEAD: Limit = Limit { name: "stream_ahead", unit: "items", default: 32, min: 1, max: 65_536 };
@@ -759,11 +683,6 @@ pub const HTTP_CONNECTIONS: Limit =
 /// At the limit: The request is answered with status 431, and its connection is closed.
 pub const HTTP_HEAD_BYTES: Limit =
     Limit { name: "http_head_bytes", unit: "bytes", default: 32_768, min: 8192, max: 1_048_576 };
-
-/// Headers of one request over HTTP.
-///
-/// At the limit: The request is answered with status 431, and its connection is closed.
-pub const HTTP_HEADERS: Limit = Limit { name: "http_headers", unit: "headers", default: 100, min: 100, max: 100 };
 
 /// The body of one request over HTTP.
 ///

@@ -21,6 +21,20 @@ pub const OF_AGENTS: &str = "agent.";
 pub const INSPECTION: &str = "$sys";
 /// The service of a storage backend.
 pub const STREAMS: &str = "tidewire-streams";
+/// Its method for calls that describe something, without payloads.
+pub const LOOK: &str = "look";
+/// Its method for calls that return payloads.
+pub const READ: &str = "read";
+/// Its method for calls by which an operator changes something.
+pub const ACT: &str = "act";
+/// Its method for all calls.
+pub const CALL: &str = "call";
+/// Its methods by which another hub reads one stream.
+pub const SOURCE: &str = "source";
+/// Its methods by which another hub writes one mirror.
+pub const MIRROR: &str = "mirror";
+/// The service of the commands in a storage backend.
+pub const COMMANDS: &str = "tidewire-commands";
 
 /// Longest id of an agent that its subject has in clear text.
 const AGENT_ID_BYTES: usize = 99;
@@ -72,6 +86,12 @@ pub fn service_subject(service: &str, method: &str) -> String {
 #[must_use]
 pub fn instance_subject(service: &str, instance: &str, method: &str) -> String {
     format!("svc.{service}.{instance}.{method}")
+}
+
+/// The method of a kind for one object: its right allows nothing else.
+#[must_use]
+pub fn scoped_method(kind: &str, scope: &str) -> String {
+    format!("{kind}:{scope}")
 }
 
 /// The subject of an agent: its id where that is one short token, else that in hexadecimal digits.

@@ -23,12 +23,13 @@
 mod check;
 mod error;
 pub mod grammar;
+#[macro_use]
+mod text_traits;
+
 mod pattern;
 
 use alloc::sync::Arc;
-use core::borrow::Borrow;
-use core::fmt;
-use core::str::{FromStr, Split};
+use core::str::Split;
 
 pub use error::{Problem, SubjectError};
 pub use pattern::Pattern;
@@ -94,42 +95,4 @@ impl Subject {
     }
 }
 
-impl fmt::Display for Subject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-impl fmt::Debug for Subject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Subject({:?})", &*self.0)
-    }
-}
-
-impl AsRef<str> for Subject {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl Borrow<str> for Subject {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for Subject {
-    type Err = SubjectError;
-
-    fn from_str(text: &str) -> Result<Self, SubjectError> {
-        Self::new(text)
-    }
-}
-
-impl TryFrom<&str> for Subject {
-    type Error = SubjectError;
-
-    fn try_from(text: &str) -> Result<Self, SubjectError> {
-        Self::new(text)
-    }
-}
+text_traits!(Subject);

@@ -1,9 +1,7 @@
 //! Patterns: subjects with wildcards.
 
 use alloc::sync::Arc;
-use core::borrow::Borrow;
-use core::fmt;
-use core::str::{FromStr, Split};
+use core::str::Split;
 
 use super::check::{Grammar, check};
 use super::{Subject, SubjectError};
@@ -115,42 +113,4 @@ impl From<Subject> for Pattern {
     }
 }
 
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-impl fmt::Debug for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pattern({:?})", &*self.0)
-    }
-}
-
-impl AsRef<str> for Pattern {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl Borrow<str> for Pattern {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for Pattern {
-    type Err = SubjectError;
-
-    fn from_str(text: &str) -> Result<Self, SubjectError> {
-        Self::new(text)
-    }
-}
-
-impl TryFrom<&str> for Pattern {
-    type Error = SubjectError;
-
-    fn try_from(text: &str) -> Result<Self, SubjectError> {
-        Self::new(text)
-    }
-}
+text_traits!(Pattern);

@@ -10,6 +10,39 @@ const AGAIN: u8 = 1 << 5;
 pub(super) const PLACED: u8 = 1 << 6;
 const NONE: u8 = 1 << 7;
 
+/// The function that reads a flag, and the function that sets it.
+macro_rules! marks {
+    ($($(#[doc = $text:literal])+ $flag:ident: $is_set:ident, $with:ident;)*) => {
+        impl Flags {
+            $($(#[doc = $text])+
+            #[must_use]
+            pub fn $is_set(self) -> bool {
+                self.0 & $flag != 0
+            }
+
+            #[doc = concat!("With ", stringify!($flag), " set or not.")]
+            #[must_use]
+            pub fn $with(self, on: bool) -> Self {
+                self.with($flag, on)
+            })*
+        }
+    };
+}
+
+marks! {
+    /// True if the payload goes on in further frames.
+    MORE: more, with_more;
+    /// True if it comes from the side that answers.
+    ANSWER: answer, with_answer;
+    /// True if the payload is compressed.
+    COMPRESSED: compressed, with_compressed;
+    /// For a call: true if it may be made twice. For a subscription: true if it only listens.
+    AGAIN: again, with_again;
+    /// True if the payload lies in shared memory. The flag counts only as
+    /// [`Frame::is_placed`](super::Frame::is_placed) says.
+    PLACED: placed, with_placed;
+}
+
 /// The flags of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flags(u8);
@@ -45,67 +78,6 @@ impl Flags {
     #[must_use]
     pub fn in_lane(self, lane: u8) -> Self {
         Self(self.0 & !LANE | lane & LANE)
-    }
-
-    /// True if the payload goes on in further frames.
-    #[must_use]
-    pub fn more(self) -> bool {
-        self.0 & MORE != 0
-    }
-
-    /// True if it comes from the side that answers.
-    #[must_use]
-    pub fn answer(self) -> bool {
-        self.0 & ANSWER != 0
-    }
-
-    /// True if the payload is compressed.
-    #[must_use]
-    pub fn compressed(self) -> bool {
-        self.0 & COMPRESSED != 0
-    }
-
-    /// For a call: true if it may be made twice. For a subscription: true if it only listens.
-    #[must_use]
-    pub fn again(self) -> bool {
-        self.0 & AGAIN != 0
-    }
-
-    /// True if the payload lies in shared memory. The flag counts only as
-    /// [`Frame::is_placed`](super::Frame::is_placed) says.
-    #[must_use]
-    pub fn placed(self) -> bool {
-        self.0 & PLACED != 0
-    }
-
-    /// With MORE set or not.
-    #[must_use]
-    pub fn with_more(self, on: bool) -> Self {
-        self.with(MORE, on)
-    }
-
-    /// With ANSWER set or not.
-    #[must_use]
-    pub fn with_answer(self, on: bool) -> Self {
-        self.with(ANSWER, on)
-    }
-
-    /// With COMPRESSED set or not.
-    #[must_use]
-    pub fn with_compressed(self, on: bool) -> Self {
-        self.with(COMPRESSED, on)
-    }
-
-    /// With AGAIN set or not.
-    #[must_use]
-    pub fn with_again(self, on: bool) -> Self {
-        self.with(AGAIN, on)
-    }
-
-    /// With PLACED set or not.
-    #[must_use]
-    pub fn with_placed(self, on: bool) -> Self {
-        self.with(PLACED, on)
     }
 
     fn with(self, bit: u8, on: bool) -> Self {

@@ -8,7 +8,8 @@ use super::{Fields, WireError};
 use crate::generated::errors::ErrorCode;
 use crate::subject::{Pattern, Subject};
 
-const CHOICE_MAX: u8 = 2;
+/// The choice of a call that was refused as overloaded: as 0, without those who refuse calls so.
+pub const CHOICE_WITH_CAPACITY: u8 = 3;
 
 /// The head of a CALL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +20,8 @@ pub struct CallHead<'a> {
     pub to: u64,
     /// Milliseconds that are left for the answer, or 0 for no limit.
     pub deadline_ms: u32,
-    /// How one member of a queue group is chosen: 0 least in progress, 1 the first, 2 any.
+    /// How one member of a queue group is chosen: 0 least in progress, 1 the first, 2 any, 3 least
+    /// in progress of those with capacity.
     pub choice: u8,
     /// Items of the answer that may be sent before CREDIT.
     pub credit: u32,
@@ -184,10 +186,11 @@ pub fn read_u16(kind: &'static str, head: &[u8]) -> Result<u16, WireError> {
 }
 
 fn check_choice(choice: u8) -> Result<(), WireError> {
-    if choice <= CHOICE_MAX {
+    if choice <= CHOICE_WITH_CAPACITY {
         return Ok(());
     }
-    let (value, mend) = (u64::from(choice), "send 0 for the least busy, 1 for the first, or 2 for any");
+    let (value, mend) =
+        (u64::from(choice), "send 0 for the least busy, 1 for the first, 2 for any, or 3 after a refusal");
     Err(WireError::NotAllowed { kind: "CALL", field: "choice", value, mend })
 }
 

@@ -31,7 +31,7 @@ pub use error::WireError;
 pub use fields::{Fields, FieldsWriter};
 pub use flags::Flags;
 pub use frame::{BegunChunk, FRAME_HEAD, Frame, LENGTH_BYTES, begin, read, set_id, set_route, write};
-pub use heads::{CallHead, FailHead, PublishHead, SubscribeHead, read_u16, read_u32};
+pub use heads::{CHOICE_WITH_CAPACITY, CallHead, FailHead, PublishHead, SubscribeHead, read_u16, read_u32};
 pub use hello::{Hello, MAGIC, VERSION, Welcome, common_version};
 pub use kind::Kind;
 pub use memory_location::{MemoryLocation, PLACE_BYTES, set_place};

@@ -73,8 +73,9 @@ fn heads_that_no_reader_takes_are_not_written() {
         assert_eq!(out, b"");
         error.to_string()
     };
-    let call = CallHead { subject: "a", choice: 3, ..CallHead::default() };
-    let told = "CALL: choice=3 is not allowed: send 0 for the least busy, 1 for the first, or 2 for any";
+    let call = CallHead { subject: "a", choice: 4, ..CallHead::default() };
+    let told =
+        "CALL: choice=4 is not allowed: send 0 for the least busy, 1 for the first, 2 for any, or 3 after a refusal";
     assert_eq!(refused(&|out| call.put(out)), told);
     let told = "subject \"a.*\": token 2 holds '*' at byte 2; wildcards belong in patterns; name the subject in full";
     assert_eq!(refused(&|out| PublishHead { subject: "a.*", ..PublishHead::default() }.put(out)), told);

@@ -125,7 +125,7 @@ impl Parts {
 }
 
 fn parts() -> impl Strategy<Value = Parts> {
-    let numbers = (any::<u32>(), any::<u64>(), any::<u32>(), any::<u32>(), 0..3_u8);
+    let numbers = (any::<u32>(), any::<u64>(), any::<u32>(), any::<u32>(), 0..4_u8);
     let versions = (1..=u16::MAX).prop_flat_map(|newest| (1..=newest, Just(newest)));
     let texts = ("([a-zü]{1,6}\\.){0,8}[a-z]{1,8}", "(([a-z]{1,3}|\\*)\\.){0,4}(\\*|>|[a-zü]{1,4})", "\\PC{0,30}");
     let fields = vec(("\\PC{0,12}", vec(any::<u8>(), 0..40)), 0..8);

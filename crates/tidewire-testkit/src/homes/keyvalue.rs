@@ -118,6 +118,12 @@ pub fn deletions_at_once_delete_each_value_once(home: &dyn Home) {
     puts.sort_unstable();
     assert_eq!(written, puts, "a put is in the history");
     assert_eq!(good(home.bucket_info("config")).revision, history.last().expect("it has entries").revision);
+    for number in 0..50 {
+        drop((0..8).map(|_| delete()).collect::<Vec<_>>());
+        good(delete());
+        put(home, "a.b", "last");
+        assert!(get(home, "a.b").is_some(), "a deletion whose caller is gone came later: {number}");
+    }
 }
 
 // Promises: P17.36.

@@ -52,9 +52,11 @@ export function join(shell: Shell, url: string, options: ConnectOptions = {}): P
 export class Node {
 	/** Its name on the hub. */
 	readonly name: string;
-	private readonly runtime: Runtime;
+	/** @internal */
+	readonly runtime: Runtime;
 	private readonly presence: Presence;
-	private readonly clients: Clients;
+	/** @internal */
+	readonly clients: Clients;
 	private readonly listeners = new Map<keyof NodeEvents, Set<(...args: never[]) => void>>();
 	private current: Joined | undefined;
 	private incoming: Incoming | undefined;

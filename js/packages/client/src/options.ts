@@ -77,7 +77,7 @@ export function choiceOf(policy: Policy | undefined): number {
 export function checkNames<T extends object>(
 	title: string,
 	options: T,
-	names: Readonly<Record<keyof T, number>>,
+	names: Readonly<Record<keyof T, unknown>>,
 ): void {
 	for (const name of Object.keys(options)) {
 		if (!Object.hasOwn(names, name)) {

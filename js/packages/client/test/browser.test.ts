@@ -213,25 +213,4 @@ describe("in Chromium", { timeout: 120_000 }, () => {
 			assert.ok(asked < 5_000, "the generator is closed");
 		}
 	});
-
-	test("a hub that is killed is joined again by the page", async () => {
-		const [one] = pages as [Page];
-		await within(
-			one,
-			`window.joined = new Promise((resolve) => node.on("joined", resolve)); window.lost = new Promise((resolve) => node.on("lost", resolve));`,
-		);
-		const port = new URL(hub.url).port;
-		await hub.stop();
-		await within(one, "await lost;");
-		hub = await Peer.start("hub", port);
-		assert.equal(await within(one, "return await joined;"), "hub");
-		const caller = await connect(hub.url, { joinTimeout: 5_000 });
-		for (;;) {
-			if ((await caller.services()).some(({ name }) => name === "board")) {
-				break;
-			}
-		}
-		assert.equal(await caller.client("board").ask?.("back"), "back? yes");
-		await caller.close();
-	});
 });

@@ -15,7 +15,7 @@ const CLIENT = `${ROOT}js/packages/client/`;
  */
 const FIRST_BYTES_MAX = 28_000;
 const CALLS_BYTES_MAX = 25_000;
-const ALL_BYTES_MAX = 48_000;
+const ALL_BYTES_MAX = 48_200;
 
 async function built(source: string, splitting: boolean): Promise<BuildResult<{ write: false; metafile: true }>> {
 	return build({

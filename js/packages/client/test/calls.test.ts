@@ -1,7 +1,13 @@
 /** Calls in handlers, also across Python; interceptors of calls; calls over a cluster of NATS. */
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import test, { after, before, describe } from "node:test";
+import * as opentelemetry from "@opentelemetry/api";
+import { InMemorySpanExporter, NodeTracerProvider, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-node";
 import { AskTimeout, CallCancelled, connect, context, InvalidArgument, type Node, named } from "tidewire";
+import { instrument } from "tidewire/opentelemetry";
 import { Hub, Nats, Peer } from "./python.js";
 
 interface Seen {
@@ -37,7 +43,8 @@ function gate<T = void>(): { readonly promise: Promise<T>; readonly open: (value
 }
 
 describe("calls", { timeout: 60_000 }, () => {
-	let hub: Peer;
+	const folder = mkdtempSync(join(tmpdir(), "tidewire-"));
+	let hub: Hub;
 	let python: Peer;
 	let node: Node;
 	let caller: Node;
@@ -47,7 +54,7 @@ describe("calls", { timeout: 60_000 }, () => {
 	let calls = 0;
 
 	before(async () => {
-		hub = await Peer.start("hub");
+		hub = await Hub.start(["--data", folder]);
 		python = await Peer.start("server", hub.url);
 		node = await connect(hub.url, { name: "middle" });
 		caller = await connect(hub.url, { name: "caller" });
@@ -77,6 +84,7 @@ describe("calls", { timeout: 60_000 }, () => {
 		await node?.close();
 		await python?.stop();
 		await hub?.stop();
+		rmSync(folder, { recursive: true });
 	});
 
 	test("each handler has its own context behind each await", async () => {
@@ -129,6 +137,64 @@ describe("calls", { timeout: 60_000 }, () => {
 		}
 		assert.ok((first.seen.at(-1)?.remaining ?? 0) <= 1_000);
 		await serving.stop();
+	});
+
+	// Promises: P13.97.
+	test("calls, handlers, messages and callbacks are one tree of spans, also through Python", async () => {
+		const { propagation, ROOT_CONTEXT, SpanKind } = opentelemetry;
+		const exported = new InMemorySpanExporter();
+		new NodeTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exported)] }).register();
+		const [shop, page] = [await connect(hub.url), await connect(hub.url)];
+		instrument(shop, opentelemetry);
+		instrument(page, opentelemetry);
+		const heard = gate<string | undefined>();
+		await page.subscribe("news.*", (_, { headers }) => heard.open(headers.baggage));
+		const stream = await shop.stream("orders", { subjects: ["orders.>"] });
+		await shop.serve("stock", {
+			take: (item: string) => {
+				throw new RangeError(item);
+			},
+			*parts() {
+				yield 1;
+				yield 2;
+			},
+		});
+		await shop.serve("orders", {
+			async order(item: string, notify: (item: string) => Promise<string>) {
+				await assert.rejects(shop.client<Driver>("driver").call("stock", "take", [item], {}));
+				for await (const part of shop.client<"parts">("stock").parts()) {
+					assert.equal(part, 1);
+					break;
+				}
+				await stream.publish("orders.new", item);
+				shop.publish("news.order", item);
+				return notify(item);
+			},
+		});
+		const baggage = propagation.createBaggage({ shop: { value: "north" } });
+		const order = () => page.client<"order">("orders").order("tea", (item: string) => `${item} comes`);
+		assert.equal(await opentelemetry.context.with(propagation.setBaggage(ROOT_CONTEXT, baggage), order), "tea comes");
+		assert.equal(await heard.promise, "shop=north");
+		const { value: event } = await stream.read().next();
+		await Promise.all([shop.close(), page.close()]);
+		const spans = exported.getFinishedSpans();
+		const titles = new Map(spans.map((one) => [one.spanContext().spanId, `${SpanKind[one.kind]} ${one.name}`]));
+		assert.equal(titles.get(event?.headers.traceparent?.split("-")[2] ?? ""), "PRODUCER publish orders.new");
+		const tree = spans.map(({ parentSpanContext: parent, kind, name, attributes }) =>
+			[titles.get(parent?.spanId ?? "") ?? "", `${SpanKind[kind]} ${name}`, attributes["error.type"] ?? ""].join(" | "),
+		);
+		assert.deepEqual(tree.sort(), [
+			" | CLIENT orders/order | ",
+			"CLIENT driver/call | SERVER stock/take | RangeError",
+			"CLIENT orders/order | SERVER orders/order | ",
+			"CLIENT stock/parts | SERVER stock/parts | ",
+			"PRODUCER publish news.order | CONSUMER process news.order | ",
+			"SERVER orders/order | CLIENT driver/call | RemoteError",
+			"SERVER orders/order | CLIENT stock/parts | ",
+			"SERVER orders/order | PRODUCER publish news.order | ",
+			"SERVER orders/order | PRODUCER publish orders.new | ",
+			"SERVER orders/order | SERVER function | ",
+		]);
 	});
 
 	test("a cancelled call ends its nested calls, and makes no new ones", async () => {

@@ -129,17 +129,6 @@ describe("a hub with a data folder, for commands and leases", { timeout: 120_000
 		assert.match(text, /\treindex: Command<\[shard: number \| bigint, name\?: string\], Quote>;/);
 	});
 
-	test("what is cancelled has no result", async () => {
-		const commands = await node.commands();
-		const run = await commands.start("books", "nobody_does_it", [], { priority: "low" });
-		assert.equal((await run.info()).priority, "low");
-		const results = Promise.allSettled([run.result(), run.result()]);
-		assert.deepEqual([await run.cancel(), await run.cancel()], [true, false]);
-		for (const result of await results) {
-			assert.ok(result.status === "rejected" && result.reason instanceof CallCancelled);
-		}
-	});
-
 	test("what is not allowed is refused with its name", async () => {
 		const commands = await node.commands();
 		const start = (options: object): Promise<unknown> => commands.start("books", "close_year", [1], options);

@@ -8,6 +8,7 @@ import {
 	LinkLost,
 	NameTaken,
 	NodeStopped,
+	Overloaded,
 } from "../src/generated/errors.js";
 import { join } from "../src/node.js";
 import "../src/lazy_chunk.js";
@@ -15,6 +16,9 @@ import { readValue } from "../src/values/reader.js";
 import { writeValue } from "../src/values/writer.js";
 import { fieldBytes, Kind } from "../src/wire/frames.js";
 import { type Said, settled, World } from "./virtual.js";
+
+const NO_RESPONDERS = 17;
+const OVERLOADED = 50;
 
 async function joined(world = new World()): Promise<{ world: World; node: Awaited<ReturnType<World["join"]>> }> {
 	const joining = world.join();
@@ -328,6 +332,54 @@ test("what can't be done is told at the call, with its place and the mend", asyn
 	await node.close();
 	await wrong(() => node.publish("a", 1), /the node was closed/, NodeStopped);
 	await wrong(() => node.client("a").b?.(), /the node was closed/, NodeStopped);
+});
+
+// Promises: P13.112, P13.113.
+test("a call that an instance has no capacity for goes to others within its time, and fails with the first reason", async () => {
+	const world = new World();
+	const { node } = await joined(world);
+	const client = node.client("desk", { timeout: 1000, policy: "first" });
+	/** Answers the last call, and gives its choice and the milliseconds that it has. */
+	const answer = async (number: number, text = ""): Promise<[unknown, unknown]> => {
+		await settled();
+		const said = world.last.of(Kind.CALL).at(-1);
+		assert.ok(said);
+		if (number === 0) {
+			world.last.say(Kind.REPLY, 2 | 8, said.frame, {}, writeValue(text));
+		} else {
+			world.last.say(Kind.FAIL, 2 | 8, said.frame, { number }, new TextEncoder().encode(text));
+		}
+		await settled();
+		return [said.head.choice, said.head.deadlineMs];
+	};
+	const spilled = Promise.resolve(client.hold?.());
+	await settled();
+	await world.pass(300);
+	assert.deepEqual(await answer(OVERLOADED, "Berlin is full"), [1, 1000]);
+	assert.deepEqual(await answer(0, "paris"), [3, 700]);
+	assert.equal(await spilled, "paris");
+
+	for (const again of [false, true]) {
+		const refused = Promise.resolve(client.with({ idempotent: again }).hold?.());
+		refused.catch(() => {});
+		assert.deepEqual(await answer(OVERLOADED, "Berlin is full"), [1, 1000]);
+		assert.equal((await answer(OVERLOADED, "Paris is full"))[0], 3);
+		assert.equal((await answer(NO_RESPONDERS, "nobody is left"))[0], 3);
+		await assert.rejects(refused, (error) => error instanceof Overloaded && /Berlin is full/.test(error.message));
+	}
+	// A function of the caller stays at its hub, and a request on a subject is for one subscriber.
+	const calls = (): number => world.last.of(Kind.CALL).length;
+	for (const ask of [() => Promise.resolve(client.hold?.(() => 1)), () => node.request("desk.hold", 1)]) {
+		const before = calls();
+		const refused = ask();
+		refused.catch(() => {});
+		while (calls() === before) {
+			await settled();
+		}
+		await answer(OVERLOADED, "Berlin is full");
+		await assert.rejects(refused, Overloaded);
+		assert.equal(calls(), before + 1);
+	}
 });
 
 test("more is never open than the hub allows, and each slot comes back", async () => {

@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import test, { after, before } from "node:test";
 import { transformSync } from "esbuild";
-import ts from "typescript";
+import { problems } from "./programs/compiler.js";
 import { Peer, PYTHON, ROOT } from "./python.js";
 
 const FOLDER = `${ROOT}js/packages/client/build/generated`;
@@ -26,27 +26,6 @@ function generate(name: string): string {
 	const out = `${FOLDER}/${name}.ts`;
 	execFileSync(PYTHON, ["-m", "tidewire", "generate", "ts", hub.url, "--out", out]);
 	return readFileSync(out, "utf8");
-}
-
-/** Errors of `tsc --strict` in each file. */
-function problems(files: readonly string[], more: ts.CompilerOptions = {}): string[][] {
-	const options: ts.CompilerOptions = {
-		strict: true,
-		noEmit: true,
-		target: ts.ScriptTarget.ES2022,
-		module: ts.ModuleKind.NodeNext,
-		moduleResolution: ts.ModuleResolutionKind.NodeNext,
-		lib: ["lib.es2023.d.ts", "lib.esnext.disposable.d.ts", "lib.dom.d.ts"],
-		types: [],
-		...more,
-	};
-	const found = ts.getPreEmitDiagnostics(ts.createProgram(files, options));
-	assert.ok(found.every(({ file }) => files.includes(file?.fileName ?? "")));
-	return files.map((name) =>
-		found
-			.filter(({ file }) => file?.fileName === name)
-			.map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, "\n")),
-	);
 }
 
 const GOOD = `

@@ -9,12 +9,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { after, before } from "node:test";
 import { transformSync } from "esbuild";
-import ts from "typescript";
+import { problems } from "./programs/compiler.js";
 import { Hub, Peer, ROOT } from "./python.js";
 
 const FOLDER = `${ROOT}js/packages/client/build/guide`;
 const URL_OF_GUIDE = "ws://127.0.0.1:7421";
-const pages = ["docs/guides/javascript.md", "js/packages/client/README.md"].map((page) =>
+const pages = ["docs/guides/javascript.md", "docs/guides/traces.md", "js/packages/client/README.md"].map((page) =>
 	readFileSync(`${ROOT}${page}`, "utf8"),
 );
 const blocks = [...pages.join("\n").matchAll(/```ts\n(.*?)```/gs)].map(([, block]) => block as string);
@@ -43,19 +43,7 @@ test("all blocks are held to the types", () => {
 		writeFileSync(`${FOLDER}/block${at}.ts`, block);
 		return `${FOLDER}/block${at}.ts`;
 	});
-	const program = ts.createProgram(files, {
-		strict: true,
-		noEmit: true,
-		target: ts.ScriptTarget.ES2022,
-		module: ts.ModuleKind.NodeNext,
-		moduleResolution: ts.ModuleResolutionKind.NodeNext,
-		lib: ["lib.es2023.d.ts", "lib.esnext.disposable.d.ts", "lib.dom.d.ts"],
-		types: ["node"],
-	});
-	const problems = ts.getPreEmitDiagnostics(program).map(({ file, messageText }) => {
-		return `${file?.fileName}: ${ts.flattenDiagnosticMessageText(messageText, "\n")}`;
-	});
-	assert.deepEqual(problems, []);
+	assert.deepEqual(problems(files, { types: ["node"] }).flat(), []);
 });
 
 for (const [at, block] of blocks.entries()) {

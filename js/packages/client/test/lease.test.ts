@@ -39,11 +39,8 @@ class World {
 		};
 		const client = {
 			hold: () => ({ [Symbol.asyncIterator]: () => held }),
-			call: async (name: string) => {
-				if (name === "release") {
-					this.released++;
-					return;
-				}
+			act: async () => this.released++,
+			call: async () => {
 				this.renewals.push(this.time);
 				await this.renew();
 			},

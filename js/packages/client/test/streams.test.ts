@@ -289,7 +289,7 @@ describe("a hub with a data folder", { timeout: 120_000 }, () => {
 			[3, 4, undefined],
 		);
 		const info = await config.info();
-		assert.deepEqual([info.name, info.history, info.ttl, info.keys], ["config", 3, undefined, 1]);
+		assert.deepEqual([info.history, info.ttl, info.maxBytes, info.keys], [3, undefined, undefined, 1]);
 		assert.equal((await node.buckets()).length, 1);
 		await assert.rejects(node.kv("config", { history: 5 }), SettingsDiffer);
 		await config.purge();

@@ -142,41 +142,6 @@ test("a watch goes on when the link is back, and says what has changed meanwhile
 	assert.deepEqual(await last, { done: true, value: undefined });
 });
 
-test("a read of a watch that was given up takes nothing, and ends nothing", async () => {
-	const shops = new Shops();
-	const node = await shops.join();
-	const watch = node.watchServices();
-	const lost = watch.next();
-	await shops.answer();
-	await abandoned(lost);
-	const again = watch.next();
-	const controller = new AbortController();
-	const aborted = assert.rejects(watch.next({ signal: controller.signal }), /enough/);
-	await settled();
-	shops.instances = { one: "" };
-	await shops.tell();
-	controller.abort(new Error("enough"));
-	await aborted;
-	await shops.answer();
-	assert.equal(said(await again), "joined shop one ");
-	// A change that comes after a wait has ended is for the next one.
-	const ended = new AbortController();
-	const given = watch.next({ signal: ended.signal });
-	await settled();
-	ended.abort(new Error("over"));
-	await assert.rejects(given, /over/);
-	shops.instances = { one: "", two: "" };
-	await shops.tell();
-	await shops.answer();
-	assert.equal(said(await watch.next()), "joined shop two ");
-	await assert.rejects(watch.next({ signal: AbortSignal.abort(new Error("before")) }), /before/);
-	// A break ends waits as well.
-	const open = watch.next();
-	await settled();
-	await watch.return();
-	assert.deepEqual(await open, { done: true, value: undefined });
-});
-
 test("a watch that the token does not allow says so, and may be tried again", async () => {
 	const shops = new Shops();
 	const node = await shops.join();
@@ -256,16 +221,16 @@ async function sources(world: World, node: Node): Promise<Source[]> {
 		}
 		throw new Error(`${subject}: it was not called`);
 	};
-	const home = "svc.tidewire-streams.call";
+	const home = "svc.tidewire-streams";
 	const reply = (to: Said, value: unknown): void => world.last.say(Kind.REPLY, 2 | 8, to.frame, {}, writeValue(value));
 	const stream = node.client("pricing").ticks?.()[Symbol.asyncIterator]();
 	assert.ok(stream);
 	const subscription = node.subscription("ticks");
 	const bucket = node.kv("config");
-	const found = await call(home, 0);
+	const found = await call(`${home}.look`, 0);
 	reply(found, {});
 	const watch = (await bucket).watch();
-	let watched = 1;
+	let watched = 0;
 	return [
 		{
 			name: "method",
@@ -284,7 +249,8 @@ async function sources(world: World, node: Node): Promise<Source[]> {
 		{
 			name: "watch",
 			items: watch,
-			give: async (value) => reply(await call(home, watched++), [[["key", writeValue(value), value, 0]], value]),
+			give: async (value) =>
+				reply(await call(`${home}.read`, watched++), [[["key", writeValue(value), value, 0]], value]),
 		},
 	];
 }

@@ -1,7 +1,7 @@
 /** Sentences about what needs attention first. */
-import { age, count, counted, percent } from "./format.js";
+import { count, counted, percent, since } from "./format.js";
 import type { Hub } from "./hub.js";
-import { depth, failures, num, type Row, type Snapshot, text } from "./snapshots.js";
+import { depth, failures, num, type Row, type Snapshot, sum, text } from "./snapshots.js";
 
 /** One sentence. The worst come first. */
 export interface Concern {
@@ -25,22 +25,21 @@ const HALF_FAIL = 0.5;
 const BEHIND = 100;
 
 /** All concerns of a hub. */
-export function concernsOf(hub: Hub, now: number): Concern[] {
+export function concernsOf(hub: Hub): Concern[] {
 	const found: Concern[] = [];
 	for (const [key, reason] of hub.silent) {
 		const node = hub.snapshots.get(key)?.node ?? key;
 		found.push({ level: 3, subject: node, text: `does not answer: ${reason}`, view: "nodes", selected: key });
 	}
-	for (const one of hub.lagging) {
-		const of = { subject: one.consumer, view: "streams", selected: one.stream };
-		if (one.dead > 0) {
-			const said = counted(one.dead, "dead letter");
-			found.push({ level: 3, ...of, text: `${said} on ${one.stream}`, view: "dead-letters" });
+	for (const { stream, name, dead, lag, isPaused, oldestTime } of hub.consumers) {
+		const of = { subject: name, view: "streams", selected: stream };
+		if (dead > 0) {
+			found.push({ level: 3, ...of, text: `${counted(dead, "dead letter")} on ${stream}`, view: "dead-letters" });
 		}
-		if (one.lag > 0 && (one.lag >= BEHIND || one.isPaused)) {
-			const oldest = one.oldest && one.lag > 0 ? `, oldest ${age((now - one.oldest.getTime()) / 1_000)}` : "";
-			const paused = one.isPaused ? "; paused" : "";
-			found.push({ level: 2, ...of, text: `${counted(one.lag, "event")} behind on ${one.stream}${oldest}${paused}` });
+		if (lag > 0 && (lag >= BEHIND || isPaused)) {
+			const oldest = oldestTime ? `, oldest ${since(oldestTime)}` : "";
+			const paused = isPaused ? "; paused" : "";
+			found.push({ level: 2, ...of, text: `${counted(lag, "event")} behind on ${stream}${oldest}${paused}` });
 		}
 	}
 	for (const snapshot of hub.snapshots.values()) {
@@ -87,25 +86,44 @@ function ofNode(snapshot: Snapshot): Concern[] {
 			add(now >= HALF_FAIL ? 3 : now > 0 ? 2 : 1, name, `${said} on ${snapshot.node}`, "services", name);
 		}
 	}
-	for (const row of rows.dispatchers.filter((one) => one.starved === true)) {
-		add(
-			3,
-			snapshot.node,
-			`all threads of the dispatcher ${text(row, "name")} are held by handlers`,
-			"nodes",
-			snapshot.key,
-		);
+	for (const row of rows.joins) {
+		const lost = text(row, "state") === "lost";
+		const kept = Object.entries(Object.assign({}, ...((row.not_shared ?? []) as object[]))) as [string, string][];
+		const of = `the hub ${text(row, "name")}`;
+		if (lost) {
+			add(3, snapshot.node, `the link to ${of} is lost`, "nodes", snapshot.key);
+		} else if (kept.length > 0) {
+			const names = kept.map(([name]) => name).join(", ");
+			add(
+				2,
+				snapshot.node,
+				`${names} ${kept.length === 1 ? "is" : "are"} not shared with ${of}`,
+				"nodes",
+				snapshot.key,
+			);
+		}
 	}
-	const given = snapshot.about.dead_letters as Readonly<Record<string, unknown>> | undefined;
-	const reasons = Object.entries(given ?? {}).filter(([, number]) => Number(number) > 0);
-	if (reasons.length > 0) {
-		const total = reasons.reduce((sum, [, number]) => sum + Number(number), 0);
-		const said = reasons
-			.map(([reason, number]) => `${count(Number(number))} ${reason.replaceAll("_", " ")}`)
-			.join(", ");
+	for (const row of rows.routes.filter((one) => text(one, "state") === "ejected")) {
+		const [name, instance] = [text(row, "service"), text(row, "instance")];
+		add(2, name, `${snapshot.node} sends no calls to ${instance}: too many failed`, "services", name);
+	}
+	for (const row of rows.dispatchers.filter((one) => one.starved === true)) {
+		const said = `all threads of the dispatcher ${text(row, "name")} are held by handlers`;
+		add(3, snapshot.node, said, "nodes", snapshot.key);
+	}
+	const { total, said } = givenUp(snapshot.about);
+	if (total > 0) {
 		add(1, snapshot.node, `${counted(total, "message")} given up: ${said}`, "nodes", snapshot.key);
 	}
 	return found;
+}
+
+/** Messages that a node gave up, with the reasons. */
+export function givenUp(about: Snapshot["about"] = {}): { total: number; said: string } {
+	const given = Object.entries((about.dead_letters ?? {}) as Readonly<Record<string, unknown>>);
+	const reasons = given.map(([reason, times]) => [reason.replaceAll("_", " "), Number(times)] as const);
+	const some = reasons.filter(([, times]) => times > 0);
+	return { total: sum(some, (one) => one[1]), said: some.map(([why, times]) => `${count(times)} ${why}`).join(", ") };
 }
 
 /** Name of an actor or agent; its number if it has none. */
@@ -115,19 +133,19 @@ export function nameOf(row: Row): string {
 }
 
 /** Key of an actor or agent among those of all nodes. */
-export function keyOf(snapshot: Snapshot, row: Row): string {
-	return `${snapshot.key}:${text(row, "actor") || text(row, "id")}`;
-}
+export const keyOf = (snapshot: Snapshot, row: Row): string =>
+	`${snapshot.key}:${text(row, "actor") || text(row, "id")}`;
 
 /** The state of a hub without concerns, in one sentence. */
 export function calm(hub: Hub): string {
-	const sum = (kind: "agents" | "pools"): number =>
-		[...hub.snapshots.values()].reduce((all, one) => all + one.counts[kind], 0);
+	const of = (kind: "agent" | "pool"): string =>
+		counted(
+			sum([...hub.snapshots.values()], (one) => one.counts[`${kind}s`]),
+			kind,
+		);
 	const own = hub.services.filter((one) => !isOwn(one.name)).length;
-	return `${counted(hub.snapshots.size, "node")}, ${counted(own, "service")}, ${counted(sum("agents"), "agent")} and ${counted(sum("pools"), "pool")} run.`;
+	return `${counted(hub.snapshots.size, "node")}, ${counted(own, "service")}, ${of("agent")} and ${of("pool")} run.`;
 }
 
 /** True for services of Tidewire itself. */
-export function isOwn(service: string): boolean {
-	return service.startsWith("$") || service.startsWith("tidewire-");
-}
+export const isOwn = (service: string): boolean => service.startsWith("$") || service.startsWith("tidewire-");

@@ -4,6 +4,8 @@ import { useCallback, useContext, useEffect, useReducer, useRef, useState } from
 import { reasonOf } from "./format.js";
 import type { Hub } from "./hub.js";
 
+/** Milliseconds after which a question is asked again whose answer seldom changes. */
+export const SELDOM_MS = 30_000;
 export const HubContext = createContext<Hub | undefined>(undefined);
 
 /** The hub. The component renders again after each snapshot, and each change of the link. */
@@ -25,14 +27,15 @@ export interface Query<T> {
 }
 
 /**
- * Asks the hub when the view opens, when `key` changes, and every `everyMs` while the page is
- * visible. An answer for an earlier key is dropped.
+ * Asks the hub when the view opens, when `key` or `version` changes, and every `everyMs` while the
+ * page is visible. An answer for an earlier key is dropped; that for an earlier version stays until
+ * the next one.
  */
-export function useQuery<T>(key: string, ask: (hub: Hub) => Promise<T>, everyMs = 2_000): Query<T> {
+export function useQuery<T>(key: string, ask: (hub: Hub) => Promise<T>, everyMs = 2_000, version = ""): Query<T> {
 	const hub = useContext(HubContext) as Hub;
-	const [answer, setAnswer] = useState<Answer<T>>({ key, error: "" });
-	const latest = useRef(ask);
-	latest.current = ask;
+	const [answer, setAnswer] = useState<{ key: string; data?: T; error: string }>({ key, error: "" });
+	const latest = useRef({ ask, version });
+	latest.current = { ask, version };
 	const current = useRef<() => void>(undefined);
 	const reload = useCallback(() => current.current?.(), []);
 	useEffect(() => {
@@ -43,24 +46,23 @@ export function useQuery<T>(key: string, ask: (hub: Hub) => Promise<T>, everyMs 
 				return;
 			}
 			isBusy = true;
+			const asked = latest.current;
 			try {
-				const data = await latest.current(hub);
+				const data = await asked.ask(hub);
 				isOver || setAnswer({ key, data, error: "" });
 			} catch (error) {
 				isOver || setAnswer((before) => ({ ...(before.key === key && before), key, error: reasonOf(error) }));
 			}
 			isBusy = false;
+			isOver || asked.version === latest.current.version || void run();
 		};
 		current.current = () => void run();
 		void run();
 		const timer = setInterval(run, everyMs);
 		// A link that is back is asked at once.
 		const end = hub.subscribe(() => {
-			if (hub.link.state !== "ready") {
-				wasReady = false;
-			} else if (!wasReady) {
-				void run();
-			}
+			wasReady &&= hub.link.state === "ready";
+			wasReady || void run();
 		});
 		return () => {
 			isOver = true;
@@ -68,40 +70,24 @@ export function useQuery<T>(key: string, ask: (hub: Hub) => Promise<T>, everyMs 
 			end();
 		};
 	}, [key, everyMs, hub]);
-	const isCurrent = answer.key === key;
-	return { data: isCurrent ? answer.data : undefined, error: isCurrent ? answer.error : "", reload };
+	useEffect(reload, [reload, version]);
+	const { data, error } = answer.key === key ? answer : { data: undefined, error: "" };
+	return { data, error, reload };
 }
 
-interface Answer<T> {
-	readonly key: string;
-	readonly data?: T;
-	readonly error: string;
-}
+export const hrefOf = (view: string, selected = ""): string =>
+	`#/${view}${selected === "" ? "" : `/${encodeURIComponent(selected)}`}`;
 
-/** The place in the page: `#/view/selected`. */
-export interface Route {
-	readonly view: string;
-	/** The id of the row whose details are shown; empty if there is none. */
-	readonly selected: string;
-}
-
-export function routeOf(hash: string): Route {
-	const [view = "", ...rest] = hash.replace(/^#\/?/, "").split("/");
-	return { view, selected: rest.map(decodeURIComponent).join("/") };
-}
-
-export function hrefOf(view: string, selected = ""): string {
-	return `#/${view}${selected === "" ? "" : `/${encodeURIComponent(selected)}`}`;
-}
-
-export function useRoute(): Route {
+/** The place in the page, `#/view/selected`. `selected` is the key of the row with details. */
+export function useRoute(): { readonly view: string; readonly selected: string } {
 	const [hash, setHash] = useState(location.hash);
 	useEffect(() => {
 		const changed = (): void => setHash(location.hash);
 		addEventListener("hashchange", changed);
 		return () => removeEventListener("hashchange", changed);
 	}, []);
-	return routeOf(hash);
+	const [view = "", ...rest] = hash.replace(/^#\/?/, "").split("/");
+	return { view, selected: rest.map(decodeURIComponent).join("/") };
 }
 
 /** Opens the details of a row, or closes them with an empty id. */

@@ -1,7 +1,8 @@
 /** Link of the page to its hub: joins, snapshots at nodes every two seconds, and joins again. */
-import { connect, type Node, type ServiceInfo, TidewireError } from "tidewire";
+import { type ConsumerInfo, connect, type Node, type ServiceInfo, Unauthorized } from "tidewire";
+import { INSPECTION, serviceSubject } from "tidewire/subjects";
 import { reasonOf } from "./format.js";
-import { type Snapshot, snapshotOf, type Totals, totalsOf } from "./snapshots.js";
+import { type Snapshot, snapshotOf, sum, type Totals, totalsOf } from "./snapshots.js";
 
 /** Seconds between two snapshots, and the time that sparklines show. */
 export const EVERY_S = 2;
@@ -15,6 +16,8 @@ const RETRY_MS = 2_000;
 const STREAMS_MAX = 50;
 const DURABLE_ROUNDS = 3;
 const TOKEN = "tidewire-token";
+/** The service of the storage backend. */
+export const STREAMS = "tidewire-streams";
 
 /** State of the link. */
 export type Link =
@@ -22,20 +25,10 @@ export type Link =
 	| { readonly state: "token"; readonly error: string }
 	| { readonly state: "lost"; readonly reason: string };
 
-/** A consumer that is behind, or has dead letters. */
-export interface Lagging {
-	readonly stream: string;
-	readonly consumer: string;
-	readonly lag: number;
-	readonly dead: number;
-	readonly oldest: Date | undefined;
-	readonly isPaused: boolean;
-}
+/** A consumer, with its stream. */
+export type StreamConsumer = ConsumerInfo & { readonly stream: string };
 
-/** True for the service by which nodes show their statistics. */
-export function isInspection(service: string): boolean {
-	return service.startsWith("$");
-}
+type Called = (...args: readonly unknown[]) => PromiseLike<unknown>;
 
 /** All that the page knows of its hub. `subscribe` tells of each change. */
 export class Hub {
@@ -49,12 +42,12 @@ export class Hub {
 	readonly snapshots = new Map<string, Snapshot>();
 	/** Nodes that did not answer in time, with the reason. */
 	readonly silent = new Map<string, string>();
-	lagging: readonly Lagging[] = [];
+	consumers: readonly StreamConsumer[] = [];
 	history: readonly Totals[] = [];
-	/** True if the page may act: the hub has tokens, or the console has admin rights. */
-	mayAct = false;
 	/** True if the hub has no tokens. */
 	isOpen = false;
+	/** Patterns of the subjects that the page may call. */
+	private calls: readonly string[] = [];
 	private readonly listeners = new Set<() => void>();
 	private round = 0;
 	private timer: number | undefined;
@@ -63,12 +56,18 @@ export class Hub {
 		document.addEventListener("visibilitychange", () => void this.sample());
 	}
 
+	/** True if the page may call a method. The hub checks each call. */
+	may(service: string, method: string): boolean {
+		const subject = serviceSubject(service, method).split(".");
+		const has = (token: string, at: number): boolean => [">", "*", subject[at]].includes(token);
+		const patterns = this.calls.map((pattern) => pattern.split("."));
+		return patterns.some((all) => all.every(has) && (all.length === 3 || (all.length < 3 && all.at(-1) === ">")));
+	}
+
 	/** Starts. A hub with tokens is joined with the token of this tab. */
 	async start(): Promise<void> {
 		try {
-			const said = (await (await fetch("hub.json")).json()) as { open: boolean; admin: boolean };
-			this.isOpen = said.open;
-			this.mayAct = !said.open || said.admin;
+			await this.readRights({});
 		} catch {
 			return this.retry("the hub does not answer");
 		}
@@ -87,16 +86,21 @@ export class Hub {
 		const name = `console-${crypto.getRandomValues(new Uint32Array(1))[0]?.toString(36)}`;
 		try {
 			const node = await connect(url, { name, token, joinTimeout: 3_000 });
+			await this.readRights(token === undefined ? {} : { authorization: `Bearer ${token}` });
 			this.adopt(node, token);
 		} catch (error) {
 			const reason = reasonOf(error);
-			if (error instanceof TidewireError && error.name === "Unauthorized") {
-				sessionStorage.removeItem(TOKEN);
-				this.set({ state: "token", error: token === undefined ? "" : reason });
-				return;
+			if (!(error instanceof Unauthorized)) {
+				return this.retry(reason);
 			}
-			this.retry(reason);
+			sessionStorage.removeItem(TOKEN);
+			this.set({ state: "token", error: token === undefined ? "" : reason });
 		}
+	}
+
+	private async readRights(headers: Record<string, string>): Promise<void> {
+		const rights = (await (await fetch("hub.json", { headers })).json()) as { open: boolean; calls: string[] };
+		[this.isOpen, this.calls] = [rights.open, rights.calls];
 	}
 
 	/** Shows that the hub is lost, and starts again after a pause. */
@@ -107,12 +111,14 @@ export class Hub {
 
 	/** Calls a method of a service. */
 	call(service: string, method: string, args: readonly unknown[] = [], options = {}): Promise<unknown> {
-		if (this.node === undefined) {
-			throw new Error("there is no link to the hub");
-		}
-		const client = this.node.client(service, options) as Record<string, (...args: unknown[]) => PromiseLike<unknown>>;
-		const called = client[method];
-		return Promise.resolve(called?.(...args));
+		const client = this.node?.client(service, options) as Readonly<Record<string, Called>> | undefined;
+		return Promise.resolve(client?.[method]?.(...args));
+	}
+
+	/** Acts on a pool or campaign of a node, and reads all nodes. Nothing repeats the call. */
+	async act(key: string, action: string, ...args: readonly unknown[]): Promise<void> {
+		await this.call(INSPECTION, "act", [action, args], { instance: key });
+		await this.sample();
 	}
 
 	/** Has a listener called after each change, and returns the end of that. */
@@ -155,10 +161,9 @@ export class Hub {
 
 	private async readServices(node: Node): Promise<void> {
 		try {
-			const before = this.services;
 			this.services = await node.services();
 			this.tell();
-			if (before.length === 0 || this.snapshots.size === 0 || this.silent.size > 0) {
+			if (this.snapshots.size === 0 || this.silent.size > 0) {
 				void this.sample();
 			}
 		} catch {
@@ -172,32 +177,28 @@ export class Hub {
 		if (node === undefined || this.link.state !== "ready" || document.hidden) {
 			return;
 		}
-		const inspection = this.services.find((one) => isInspection(one.name));
-		const keys = inspection?.instances ?? [];
+		const keys = this.services.find((one) => one.name === INSPECTION)?.instances ?? [];
 		const round = this.round++;
 		const from = (round * ROUND_MAX) % Math.max(keys.length, 1);
 		const turn = keys.length <= ROUND_MAX ? keys : [...keys.slice(from), ...keys.slice(0, from)].slice(0, ROUND_MAX);
 		await Promise.all([
-			...turn.map((key) => this.inspect(inspection?.name ?? "", key)),
-			round % DURABLE_ROUNDS === 0 && this.readStreams(node),
+			...turn.map((key) => this.inspect(key)),
+			round % DURABLE_ROUNDS === 0 && this.readConsumers(node),
 		]);
 		for (const key of [...this.snapshots.keys(), ...this.silent.keys()].filter((key) => !keys.includes(key))) {
 			this.snapshots.delete(key);
 			this.silent.delete(key);
 		}
-		const durable = {
-			dead: this.lagging.reduce((sum, one) => sum + one.dead, 0),
-			lag: this.lagging.reduce((sum, one) => sum + one.lag, 0),
-		};
+		const durable = { dead: sum(this.consumers, (one) => one.dead), lag: sum(this.consumers, (one) => one.lag) };
 		const now = Date.now();
 		const recent = this.history.filter((one) => one.at > now - HISTORY_S * 1_000);
 		this.history = [...recent, totalsOf(now, [...this.snapshots.values()], durable)];
 		this.tell();
 	}
 
-	private async inspect(service: string, key: string): Promise<void> {
+	private async inspect(key: string): Promise<void> {
 		try {
-			const said = await this.call(service, "statistics", [], { instance: key, timeout: LOOK_MS });
+			const said = await this.call(INSPECTION, "statistics", [], { instance: key, timeout: LOOK_MS });
 			this.snapshots.set(key, snapshotOf(key, said as Record<string, unknown>, this.snapshots.get(key)));
 			this.silent.delete(key);
 		} catch (error) {
@@ -205,23 +206,19 @@ export class Hub {
 		}
 	}
 
-	private async readStreams(node: Node): Promise<void> {
-		if (!this.services.some((one) => one.name === "tidewire-streams")) {
-			this.lagging = [];
-			return;
-		}
+	/** Reads the consumers of the first streams; none without the right to read them. */
+	private async readConsumers(node: Node): Promise<void> {
+		const has = this.services.some((one) => one.name === STREAMS);
 		try {
-			const streams = (await node.streams()).filter((one) => one.consumers > 0).slice(0, STREAMS_MAX);
-			const found = streams.map(async ({ name: stream }) =>
-				(await (await node.stream(stream)).consumers()).map(
-					({ name: consumer, lag, dead, oldestTime, isPaused }) =>
-						({ stream, consumer, lag, dead, oldest: oldestTime, isPaused }) satisfies Lagging,
-				),
+			const query = ["page_streams", ["", "dead", true, true, 0, 4 * STREAMS_MAX]];
+			const page = has ? ((await this.call(STREAMS, "look", query)) as [{ name: string; consumers: number }[]]) : [[]];
+			const some = page[0].filter((one) => one.consumers > 0).slice(0, STREAMS_MAX);
+			const found = some.map(async ({ name: stream }) =>
+				(await (await node.stream(stream)).consumers()).map((one) => ({ ...one, stream })),
 			);
-			this.lagging = (await Promise.all(found)).flat();
+			this.consumers = (await Promise.all(found)).flat();
 		} catch {
-			// A token may not read streams; the views of streams give the reason.
-			this.lagging = [];
+			this.consumers = [];
 		}
 	}
 

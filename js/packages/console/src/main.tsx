@@ -1,10 +1,10 @@
 /** The page: navigation, state of the link, and the view of the address. */
 import { Fragment, type JSX, render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { HubContext, hrefOf, useHub, useRoute } from "./hooks.js";
-import { Hub } from "./hub.js";
-import { Notices } from "./parts.js";
-import { grouped, viewAfter, viewOf } from "./views/index.js";
+import { HubContext, hrefOf, select, useHub, useRoute } from "./hooks.js";
+import { Hub, STREAMS } from "./hub.js";
+import { Failure, Notices, submits } from "./parts.js";
+import { VIEWS, viewAfter, viewOf } from "./views/index.js";
 
 const THEME = "tidewire-theme";
 const THEMES = ["system", "light", "dark"] as const;
@@ -18,7 +18,13 @@ function Page(): JSX.Element {
 		document.title = `${view.title} · ${hub.name || "Tidewire console"}`;
 	}, [view, hub.name]);
 	useKeys();
-	const isIn = hub.node !== undefined;
+	const { state } = hub.link;
+	const link = {
+		ready: { said: hub.may(STREAMS, "act") ? "connected" : "connected, looking only", level: "good" },
+		joining: { said: "joining", level: "warn" },
+		token: { said: "signed out", level: "warn" },
+		lost: { said: "lost", level: "bad" },
+	}[state];
 	return (
 		<>
 			<button type="button" class="skip" onClick={() => document.getElementById("main")?.focus()}>
@@ -29,17 +35,23 @@ function Page(): JSX.Element {
 					<img src="icon.svg" alt="" width="24" height="24" /> Tidewire
 				</span>
 				<span class="hub">{hub.name}</span>
-				<LinkState />
+				<span class={`state ${link.level}`} role="status" data-state={state}>
+					{link.said}
+				</span>
 				<ThemeSwitch />
 			</header>
-			<LostBanner />
+			{hub.link.state === "lost" && (
+				<div class="lost" role="alert">
+					<strong>The hub is lost.</strong> {hub.link.reason}. The figures below are old; the page looks for the hub.
+				</div>
+			)}
 			{hub.link.state === "token" ? (
 				<TokenForm error={hub.link.error} />
 			) : (
 				<div class="body">
 					<Navigation active={view.id} />
 					<main id="main" tabIndex={-1}>
-						{isIn ? <view.component key={view.id} /> : <p class="calm">Joining the hub …</p>}
+						{hub.node ? <view.component key={view.id} /> : <p class="calm">Joining the hub …</p>}
 					</main>
 				</div>
 			)}
@@ -50,15 +62,16 @@ function Page(): JSX.Element {
 
 function Navigation(props: { active: string }): JSX.Element {
 	const hub = useHub();
-	const has = (service: string | undefined): boolean =>
-		service === undefined || hub.services.some((one) => one.name === service);
+	const list = useRef<HTMLElement>(null);
+	useEffect(() => list.current?.querySelector("[aria-current]")?.scrollIntoView({ inline: "nearest" }), [props.active]);
+	const has = (service = ""): boolean => service === "" || hub.services.some((one) => one.name === service);
 	return (
-		<nav aria-label="Views">
-			{grouped().map(([group, views]) => (
+		<nav aria-label="Views" ref={list}>
+			{["", "Live", "Durable"].map((group) => (
 				<Fragment key={group}>
-					{group !== "" && <h2>{group}</h2>}
+					{group && <h2>{group}</h2>}
 					<ul>
-						{views.map((view) => (
+						{VIEWS.filter((view) => view.group === group).map((view) => (
 							<li key={view.id}>
 								<a
 									href={hrefOf(view.id)}
@@ -79,55 +92,21 @@ function Navigation(props: { active: string }): JSX.Element {
 	);
 }
 
-function LinkState(): JSX.Element {
-	const { link, mayAct } = useHub();
-	const said = {
-		ready: mayAct ? "connected" : "connected, looking only",
-		joining: "joining",
-		token: "signed out",
-		lost: "lost",
-	};
-	const level = link.state === "ready" ? "good" : link.state === "lost" ? "bad" : "warn";
-	return (
-		<span class={`state ${level}`} role="status" data-state={link.state}>
-			{said[link.state]}
-		</span>
-	);
-}
-
-/** The loss of the hub stands out: figures below are those of the past. */
-function LostBanner(): JSX.Element | null {
-	const { link } = useHub();
-	return link.state === "lost" ? (
-		<div class="lost" role="alert">
-			<strong>The hub is lost.</strong> {link.reason}. The figures below are old; the page snapshots for the hub.
-		</div>
-	) : null;
-}
-
 function TokenForm(props: { error: string }): JSX.Element {
 	const hub = useHub();
 	const input = useRef<HTMLInputElement>(null);
 	useEffect(() => input.current?.focus(), []);
-	const submit = (event: Event): void => {
-		event.preventDefault();
-		void hub.join(input.current?.value ?? "");
-	};
 	return (
 		<main id="main" class="token">
-			<form onSubmit={submit}>
+			<form onSubmit={submits(() => hub.join(input.current?.value))}>
 				<h1>This hub asks for a token</h1>
 				<label>
 					Token
 					<input ref={input} type="password" autocomplete="off" required minLength={8} aria-describedby="token-note" />
 				</label>
-				{props.error !== "" && (
-					<p class="failure" role="alert">
-						{props.error}
-					</p>
-				)}
+				<Failure of={props.error} />
 				<p id="token-note" class="dim">
-					This tab keeps it until it closes. Its rights are those of the token at the hub.
+					This tab keeps it until it closes. A token with inspect looks, one with admin acts.
 				</p>
 				<button type="submit" class="primary">
 					Join
@@ -144,13 +123,9 @@ function ThemeSwitch(): JSX.Element {
 		localStorage.setItem(THEME, theme);
 	}, [theme]);
 	const next = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length] as Theme;
+	const label = `Colours: ${theme}; change to ${next}`;
 	return (
-		<button
-			type="button"
-			class="plain"
-			onClick={() => setTheme(next)}
-			aria-label={`Colours: ${theme}; change to ${next}`}
-		>
+		<button type="button" class="plain" onClick={() => setTheme(next)} aria-label={label}>
 			{{ system: "◐", light: "☀", dark: "☾" }[theme]}
 		</button>
 	);
@@ -161,12 +136,10 @@ function useKeys(): void {
 	useEffect(() => {
 		const pressed = (event: KeyboardEvent): void => {
 			const isText = (event.target as Element).closest("input, textarea, select, dialog");
-			if (isText || event.ctrlKey || event.metaKey || event.altKey) {
-				return;
-			}
-			if (event.key === "[" || event.key === "]") {
-				location.hash = hrefOf(viewAfter(view, event.key === "]" ? 1 : -1).id);
-			} else if (event.key === "/") {
+			const key = isText || event.ctrlKey || event.metaKey || event.altKey ? "" : event.key;
+			if (key === "[" || key === "]") {
+				select(viewAfter(view, key === "]" ? 1 : -1).id);
+			} else if (key === "/") {
 				event.preventDefault();
 				document.querySelector<HTMLInputElement>("input[type=search]")?.focus();
 			}

@@ -31,16 +31,15 @@ export function SchemaForm(props: {
 	texts: Readonly<Record<string, string>>;
 	onChange: (texts: Readonly<Record<string, string>>) => void;
 }): JSX.Element {
-	const input = (field: Field): JSX.Element => {
-		const value = props.texts[field.name] ?? "";
+	const input = ({ name, type, choices, isRequired, schema }: Field): JSX.Element => {
 		const change = (event: { currentTarget: { value: string } }): void =>
-			props.onChange({ ...props.texts, [field.name]: event.currentTarget.value });
-		const common = { value, required: field.isRequired, name: field.name, id: `argument-${field.name}` };
-		if (field.choices.length > 0) {
+			props.onChange({ ...props.texts, [name]: event.currentTarget.value });
+		const common = { value: props.texts[name] ?? "", required: isRequired, name, id: `argument-${name}` };
+		if (choices.length > 0) {
 			return (
 				<select {...common} onChange={change}>
-					<option value="">{field.isRequired ? "choose" : "default"}</option>
-					{field.choices.map((choice) => (
+					<option value="">{isRequired ? "choose" : "default"}</option>
+					{choices.map((choice) => (
 						<option key={String(choice)} value={JSON.stringify(choice)}>
 							{String(choice)}
 						</option>
@@ -48,12 +47,12 @@ export function SchemaForm(props: {
 				</select>
 			);
 		}
-		const placeholder = "default" in field.schema ? JSON.stringify(field.schema.default) : "";
-		if (field.type === "number" || field.type === "integer") {
-			const step = field.type === "integer" ? "1" : "any";
+		const placeholder = "default" in schema ? JSON.stringify(schema.default) : "";
+		if (type === "number" || type === "integer") {
+			const step = type === "integer" ? "1" : "any";
 			return <input {...common} type="number" step={step} placeholder={placeholder} onInput={change} />;
 		}
-		if (field.type === "string") {
+		if (type === "string") {
 			return <input {...common} type="text" placeholder={placeholder} onInput={change} />;
 		}
 		return <textarea {...common} rows={3} placeholder={placeholder || "JSON"} onInput={change} />;
@@ -70,6 +69,15 @@ export function SchemaForm(props: {
 	);
 }
 
+/** The value of a field. */
+export function jsonOf(name: string, text: string): unknown {
+	try {
+		return JSON.parse(text);
+	} catch {
+		throw new SyntaxError(`${name}: ${text} is no JSON: give a value such as 3, "text" or [1, 2]`);
+	}
+}
+
 /**
  * The values of a form as arguments by name. Empty optional fields are left out.
  *
@@ -82,11 +90,7 @@ export function valuesOf(fields: readonly Field[], texts: Readonly<Record<string
 		if (text === "" && !(isRequired && type === "string")) {
 			continue;
 		}
-		try {
-			values[name] = type === "string" && choices.length === 0 ? text : JSON.parse(text);
-		} catch {
-			throw new SyntaxError(`${name}: ${text} is no JSON: give a value such as 3, "text" or [1, 2]`);
-		}
+		values[name] = type === "string" && choices.length === 0 ? text : jsonOf(name, text);
 	}
 	return named(values);
 }

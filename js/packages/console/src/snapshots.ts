@@ -10,7 +10,7 @@ export type Row = Readonly<Record<string, unknown>> & {
 	readonly errorRate?: number | undefined;
 };
 
-export const KINDS = ["agents", "pools", "services", "actors", "dispatchers"] as const;
+const KINDS = ["agents", "pools", "services", "actors", "dispatchers", "campaigns", "joins", "routes"] as const;
 export type Kind = (typeof KINDS)[number];
 
 /** The answer of one node. */
@@ -27,11 +27,35 @@ export interface Snapshot {
 	readonly counts: Readonly<Record<Kind, number>>;
 	/** Processor time of the process in the last seconds, 1 for a whole core. */
 	readonly cpu: number | undefined;
+	/** Bytes from its hub, and to it, per second. */
+	readonly received: number | undefined;
+	readonly sent: number | undefined;
 }
 
 /** Keys that identify a row from look to snapshot. */
 const IDENTITY = ["actor", "id", "name", "function", "service", "instance"];
-const FAILURES = ["errors", "failed"];
+
+/** A row with the answer that it is of. */
+export interface NodeRow {
+	readonly snapshot: Snapshot;
+	readonly row: Row;
+}
+
+/** The rows of some kinds of all nodes. */
+export function rowsOf(snapshots: readonly Snapshot[], ...kinds: readonly Kind[]): NodeRow[] {
+	return snapshots.flatMap((snapshot) =>
+		kinds.flatMap((kind) => snapshot.rows[kind].map((row) => ({ snapshot, row }))),
+	);
+}
+
+/** The sum of a figure of all rows. */
+export function sum<T>(rows: readonly T[] = [], of: (row: T) => number | undefined): number {
+	return rows.reduce((total, row) => total + (of(row) ?? 0), 0);
+}
+
+/** How much waits in queues of all kinds. */
+export const waiting = (snapshots: readonly Snapshot[]): number =>
+	sum(rowsOf(snapshots, "services", "agents", "pools", "actors"), (line) => depth(line.row));
 
 /** A number of a row, 0 if it has none. */
 export function num(row: Readonly<Record<string, unknown>> | undefined, key: string): number {
@@ -45,19 +69,13 @@ export function text(row: Readonly<Record<string, unknown>> | undefined, key: st
 	return typeof value === "string" ? value : value === undefined || value === null ? "" : String(value);
 }
 
-export function failures(row: Row): number {
-	return FAILURES.reduce((sum, key) => sum + num(row, key), 0);
-}
+export const failures = (row: Row): number => num(row, "errors") + num(row, "failed");
 
 /** How much waits in a row of any kind. */
-export function depth(row: Row): number {
-	return num(row, "depth" in row ? "depth" : "waiting");
-}
+export const depth = (row: Row): number => num(row, "depth" in row ? "depth" : "waiting");
 
 /** The 99th percentile of the time in the handler, in microseconds. */
-export function p99(row: Row): number {
-	return num(row, "handling_p99_us" in row ? "handling_p99_us" : "p99_us");
-}
+export const p99 = (row: Row): number => num(row, "handling_p99_us" in row ? "handling_p99_us" : "p99_us");
 
 /** Median and 99th percentile of the time in the queue or in the handler, as text. */
 export function times(row: Row, kind: "queueing" | "handling"): string {
@@ -78,64 +96,48 @@ export function snapshotOf(
 	const passed = before === undefined ? 0 : at - before.at;
 	const rows = {} as Record<Kind, readonly Row[]>;
 	const counts = {} as Record<Kind, number>;
-	const about: Record<string, unknown> = {};
+	const about = { ...said };
 	for (const kind of KINDS) {
 		const listed = (said[kind] ?? []) as readonly Row[];
 		const old = new Map(before?.rows[kind].map((row) => [identity(row), row]));
 		rows[kind] = listed.map((row) => rated(row, old.get(identity(row)), passed));
 		counts[kind] = Math.max(num(said, `${kind}_count`), listed.length);
+		delete about[kind];
 	}
-	for (const [name, value] of Object.entries(said)) {
-		if (!(KINDS as readonly string[]).includes(name)) {
-			about[name] = value;
-		}
-	}
-	const used = num(said, "cpu_s") - num(before?.about, "cpu_s");
-	return { key, node: text(said, "node"), about, at, rows, counts, cpu: passed > 0 ? used / passed : undefined };
+	const per = (name: string): number | undefined => {
+		const more = num(said, name) - num(before?.about, name);
+		return name in said && passed > 0 && more >= 0 ? more / passed : undefined;
+	};
+	const [cpu, received, sent] = [per("cpu_s"), per("received_bytes"), per("sent_bytes")];
+	return { key, node: text(said, "node"), about, at, rows, counts, cpu, received, sent };
 }
 
-function identity(row: Row): string {
-	return IDENTITY.map((name) => text(row, name)).join("\n");
-}
+export const identity = (row: Row): string => IDENTITY.map((name) => text(row, name)).join("\n");
 
-function rated(row: Row, before: Row | undefined, passed: number): Row {
-	const since = (now: number, then: number): number | undefined =>
-		passed > 0 && now >= then ? (now - then) / passed : undefined;
-	if (before === undefined) {
-		return row;
-	}
-	const rate = since(num(row, "handled"), num(before, "handled"));
-	return { ...row, rate, errorRate: since(failures(row), failures(before)) };
+/** A row with its rates since the answer before, so many seconds ago. */
+export function rated(row: Row, before: Row | undefined, passed: number): Row {
+	const since = (of: (row: Row) => number): number | undefined =>
+		before && passed > 0 && of(row) >= of(before) ? (of(row) - of(before)) / passed : undefined;
+	return { ...row, rate: since((one) => num(one, "handled")), errorRate: since(failures) };
 }
 
 /** Figures of all nodes at one time. */
-export interface Totals {
-	/** Milliseconds since 1970, on the clock of the page. */
-	readonly at: number;
-	readonly messages: number;
-	readonly calls: number;
-	readonly errors: number;
-	readonly waiting: number;
-	/** Microseconds: the slowest of the medians, and of the 99th percentiles, of busy services. */
-	readonly p50: number;
-	readonly p99: number;
-	/** Of streams, if the hub has any. */
-	readonly dead: number;
-	readonly lag: number;
-}
+export type Totals = ReturnType<typeof totalsOf>;
 
-export function totalsOf(at: number, snapshots: readonly Snapshot[], durable: { dead: number; lag: number }): Totals {
-	const all = (kind: Kind): Row[] => snapshots.flatMap((snapshot) => snapshot.rows[kind]);
+/**
+ * Sums of the figures of all nodes, at a time in milliseconds since 1970. Times of calls are those
+ * of the slowest busy service, in microseconds.
+ */
+export function totalsOf(at: number, snapshots: readonly Snapshot[], durable: { dead: number; lag: number }) {
+	const all = (kind: Kind): Row[] => rowsOf(snapshots, kind).map((line) => line.row);
 	const [services, dispatchers] = [all("services"), all("dispatchers")];
-	const sum = (rows: readonly Row[], of: (row: Row) => number | undefined): number =>
-		rows.reduce((total, row) => total + (of(row) ?? 0), 0);
 	const busy = services.filter((row) => (row.rate ?? 0) > 0);
 	return {
 		at,
 		messages: sum(dispatchers, (row) => row.rate),
 		calls: sum(services, (row) => row.rate),
 		errors: sum([...services, ...dispatchers], (row) => row.errorRate),
-		waiting: sum([...services, ...all("agents"), ...all("pools"), ...all("actors")], depth),
+		waiting: waiting(snapshots),
 		p50: Math.max(0, ...busy.map((row) => num(row, "p50_us"))),
 		p99: Math.max(0, ...busy.map(p99)),
 		...durable,

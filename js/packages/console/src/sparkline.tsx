@@ -4,21 +4,19 @@ import { useEffect, useRef } from "preact/hooks";
 import UPlot from "uplot";
 import { HISTORY_S } from "./hub.js";
 
-export interface SparklineProps {
-	/** Name of the figure, for screen readers. */
-	readonly label: string;
-	/** The newest value as text, for screen readers. */
-	readonly shown: string;
-	/** Seconds since 1970, in order, and the values. */
-	readonly times: readonly number[];
-	readonly values: readonly number[];
-	readonly isBad?: boolean;
-}
-
 const HEIGHT_PX = 44;
 
-/** One line without axes. Its colour is that of the text around it. */
-export function Sparkline(props: SparklineProps): JSX.Element {
+/**
+ * One line without axes, in the colour of the text around it. `times` are seconds since 1970, in
+ * order. Screen readers read `label`, and the newest value as `shown`.
+ */
+export function Sparkline(props: {
+	label: string;
+	shown: string;
+	times: readonly number[];
+	values: readonly number[];
+	isBad: boolean;
+}): JSX.Element {
 	const place = useRef<HTMLDivElement>(null);
 	const plot = useRef<UPlot>(undefined);
 	useEffect(() => {

@@ -8,12 +8,64 @@ export interface Column<T> {
 	readonly title: string;
 	/** Value to sort and filter by. */
 	readonly value: (row: T) => string | number | undefined;
+	/** Text to filter by, if it is not the value. */
+	readonly text?: (row: T) => string;
 	/** Content of the cell; the value by default. */
 	readonly cell?: (row: T) => ComponentChildren;
 	/** Numbers stand at the right, and sort from high to low first. */
 	readonly isNumber?: boolean;
 	/** Narrow windows leave the column out. */
 	readonly isWide?: boolean;
+	/**
+	 * The name of the field where rows are sorted by their nodes or by the hub; with `-` before it
+	 * if large values of the column are small ones there.
+	 */
+	readonly field?: string;
+}
+
+/** A question for the first rows of a search, sorted by a field where the rows are. */
+export interface RowsQuery {
+	readonly search: string;
+	readonly field: string;
+	readonly isDown: boolean;
+	readonly limit: number;
+}
+
+/** Rows of one query at first, and at most. */
+const LIMIT = 200;
+const LIMIT_MAX = 1_000;
+
+/** A query that a table changes, with the field to sort by at first. */
+export function useRowsQuery(field: string, isDown = true): [RowsQuery, (change: Partial<RowsQuery>) => void] {
+	const [query, setQuery] = useState<RowsQuery>({ search: "", field, isDown, limit: LIMIT });
+	return [query, (change) => setQuery((before) => ({ ...before, limit: LIMIT, ...change }))];
+}
+
+/** A column of numbers, shown by a function of `format.ts`. */
+export function number<T>(
+	title: string,
+	value: (row: T) => number | undefined,
+	show: (value: number | undefined, row: T) => ComponentChildren,
+): Column<T> {
+	return { title, value, cell: (row) => show(value(row), row), isNumber: true };
+}
+
+/** A field to search with. `onChange` gets its text after Enter, `onInput` at once. */
+export function Search(props: {
+	label: string;
+	placeholder?: string;
+	onInput?: (text: string) => void;
+	onChange?: (text: string) => void;
+}): JSX.Element {
+	return (
+		<input
+			type="search"
+			aria-label={props.label}
+			placeholder={props.placeholder ?? props.label}
+			onInput={(event) => props.onInput?.(event.currentTarget.value)}
+			onChange={(event) => props.onChange?.(event.currentTarget.value.trim())}
+		/>
+	);
 }
 
 export interface TableProps<T> {
@@ -34,14 +86,19 @@ export interface TableProps<T> {
 	/** Index of the column to sort by at first. */
 	readonly sortBy?: number;
 	/** Rows that exist in all, if more than are listed. */
-	readonly total?: number;
+	readonly total?: number | undefined;
+	/** Rows that fit the query, if those that have the rows search and sort them. */
+	readonly found?: number | undefined;
+	readonly query?: RowsQuery;
+	readonly onQuery?: (change: Partial<RowsQuery>) => void;
 	/** Further controls beside the filter. */
-	readonly children?: ComponentChildren;
+	readonly tools?: ComponentChildren;
 }
 
 const ROW_PX = 36;
-const SPARE = 12;
+const SPARE = 8;
 const FILTER_FROM = 8;
+const COLLATOR = new Intl.Collator();
 
 /** A table with any number of rows. */
 export function Table<T>(props: TableProps<T>): JSX.Element {
@@ -51,35 +108,53 @@ export function Table<T>(props: TableProps<T>): JSX.Element {
 		isDown: columns[props.sortBy ?? 0]?.isNumber ?? false,
 	});
 	const [filter, setFilter] = useState("");
-	const [top, setTop] = useState(0);
+	const [first, setFirst] = useState(0);
 	const frame = useRef<HTMLDivElement>(null);
-	const shown = useMemo(() => sorted(filtered(rows, columns, filter), columns, sort), [rows, columns, filter, sort]);
+	const { query, onQuery } = props;
+	const isCut = query !== undefined && (props.found ?? 0) > rows.length;
+	const shown = useMemo(
+		() => sorted(query ? rows : filtered(rows, columns, filter), columns, sort),
+		[rows, columns, filter, sort, query],
+	);
 	const height = frame.current?.clientHeight || 720;
-	const from = Math.max(0, Math.floor(top / ROW_PX) - SPARE);
-	const to = Math.min(shown.length, from + Math.ceil(height / ROW_PX) + 2 * SPARE);
-	const spacer = (rows: number): JSX.Element | null =>
-		rows > 0 ? (
+	const from = Math.max(0, first - SPARE);
+	const to = Math.min(shown.length, first + Math.ceil(height / ROW_PX) + 2 * SPARE);
+	const spacer = (rows: number): JSX.Element | false =>
+		rows > 0 && (
 			<tr class="spacer">
 				<td style={{ height: `${rows * ROW_PX}px` }} colSpan={columns.length + 1} />
 			</tr>
-		) : null;
-	const mark = (keys: readonly string[], isMarked: boolean): void => {
-		const next = new Set(marked);
-		for (const key of keys) {
-			next[isMarked ? "add" : "delete"](key);
-		}
-		onMark?.(next);
-	};
+		);
+	const box = (label: string, keys: readonly string[]): JSX.Element => (
+		<input
+			type="checkbox"
+			aria-label={label}
+			checked={keys.every((key) => marked?.has(key))}
+			onClick={(event) => event.stopPropagation()}
+			onChange={({ currentTarget: { checked } }) => {
+				const others = [...(marked ?? [])].filter((key) => !keys.includes(key));
+				onMark?.(new Set(checked ? [...others, ...keys] : others));
+			}}
+		/>
+	);
 	const head = (column: Column<T>, at: number): JSX.Element => {
 		const order = sort.column === at ? (sort.isDown ? "descending" : "ascending") : "none";
-		const click = (): void =>
-			setSort({ column: at, isDown: sort.column === at ? !sort.isDown : (column.isNumber ?? false) });
+		const click = (): void => {
+			const isDown = sort.column === at ? !sort.isDown : (column.isNumber ?? false);
+			setSort({ column: at, isDown });
+			const [, isReverse, field] = /^(-?)(.*)$/.exec(column.field ?? "") ?? [];
+			field && onQuery?.({ field, isDown: isDown !== (isReverse === "-") });
+		};
 		return (
 			<th key={column.title} scope="col" aria-sort={order} class={classOf(column)}>
-				<button type="button" class="sort" onClick={click}>
-					{column.title}
-					<span aria-hidden="true">{order === "none" ? "" : sort.isDown ? " ↓" : " ↑"}</span>
-				</button>
+				{isCut && !column.field ? (
+					<span class="dim">{column.title}</span>
+				) : (
+					<button type="button" class="sort" onClick={click}>
+						{column.title}
+						<span aria-hidden="true">{order === "none" ? "" : sort.isDown ? " ↓" : " ↑"}</span>
+					</button>
+				)}
 			</th>
 		);
 	};
@@ -88,17 +163,7 @@ export function Table<T>(props: TableProps<T>): JSX.Element {
 		const content = (column: Column<T>): ComponentChildren => column.cell?.(row) ?? column.value(row) ?? "–";
 		return (
 			<tr key={key} class={props.opened === key ? "opened" : ""} onClick={() => onOpen?.(row)}>
-				{marked && (
-					<td class="mark">
-						<input
-							type="checkbox"
-							aria-label={`Mark ${key}`}
-							checked={marked.has(key)}
-							onClick={(event) => event.stopPropagation()}
-							onChange={(event) => mark([key], event.currentTarget.checked)}
-						/>
-					</td>
-				)}
+				{marked && <td class="mark">{box(`Mark ${key}`, [key])}</td>}
 				{columns.map((column, at) => (
 					<td key={column.title} class={classOf(column)}>
 						{at === 0 && onOpen ? (
@@ -114,21 +179,25 @@ export function Table<T>(props: TableProps<T>): JSX.Element {
 		);
 	};
 	const total = Math.max(props.total ?? 0, rows.length);
+	const search = (text: string): void => {
+		setFilter(text);
+		onQuery?.({ search: text });
+	};
 	return (
 		<div class="table">
-			{(rows.length >= FILTER_FROM || filter !== "" || props.children) && (
+			{(rows.length >= FILTER_FROM || filter !== "" || props.tools) && (
 				<div class="tools">
-					<input
-						type="search"
-						placeholder={`Filter ${label.toLowerCase()}`}
-						aria-label={`Filter ${label.toLowerCase()}`}
-						value={filter}
-						onInput={(event) => setFilter(event.currentTarget.value)}
-					/>
-					{props.children}
+					<Search label={`Filter ${label.toLowerCase()}`} onInput={search} />
+					{props.tools}
 					<span class="dim" role="status">
 						{shown.length < total ? `${count(shown.length)} of ${count(total)}` : count(total)}
+						{isCut && query.limit >= LIMIT_MAX && "; search or sort for others"}
 					</span>
+					{isCut && query.limit < LIMIT_MAX && (
+						<button type="button" onClick={() => onQuery?.({ limit: LIMIT_MAX })}>
+							Show {count(Math.min(LIMIT_MAX, props.found ?? 0))}
+						</button>
+					)}
 				</div>
 			)}
 			{shown.length === 0 ? (
@@ -140,21 +209,12 @@ export function Table<T>(props: TableProps<T>): JSX.Element {
 					// biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard scrolls it.
 					tabIndex={0}
 					aria-label={label}
-					onScroll={(event) => setTop(event.currentTarget.scrollTop)}
+					onScroll={(event) => setFirst(Math.floor(event.currentTarget.scrollTop / ROW_PX / SPARE) * SPARE)}
 				>
 					<table aria-rowcount={shown.length + 1}>
 						<thead>
 							<tr>
-								{marked && (
-									<th scope="col" class="mark">
-										<input
-											type="checkbox"
-											aria-label="Mark all that are listed"
-											checked={shown.every((row) => marked.has(rowKey(row)))}
-											onChange={(event) => mark(shown.map(rowKey), event.currentTarget.checked)}
-										/>
-									</th>
-								)}
+								{marked && <th class="mark">{box("Mark all that are listed", shown.map(rowKey))}</th>}
 								{columns.map(head)}
 							</tr>
 						</thead>
@@ -176,33 +236,17 @@ function classOf<T>(column: Column<T>): string {
 
 function filtered<T>(rows: readonly T[], columns: readonly Column<T>[], filter: string): readonly T[] {
 	const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-	const textOf = (row: T): string =>
-		columns
-			.map((column) => column.value(row) ?? "")
-			.join(" ")
-			.toLowerCase();
-	return words.length === 0
-		? rows
-		: rows.filter((row) => {
-				const text = textOf(row);
-				return words.every((word) => text.includes(word));
-			});
+	const textOf = (row: T): string => columns.map(({ text, value }) => text?.(row) ?? value(row) ?? "").join(" ");
+	const has = (text: string): boolean => words.every((word) => text.includes(word));
+	return words.length === 0 ? rows : rows.filter((row) => has(textOf(row).toLowerCase()));
 }
 
-function sorted<T>(
-	rows: readonly T[],
-	columns: readonly Column<T>[],
-	sort: { column: number; isDown: boolean },
-): readonly T[] {
+type Sort = { readonly column: number; readonly isDown: boolean };
+
+function sorted<T>(rows: readonly T[], columns: readonly Column<T>[], sort: Sort): readonly T[] {
 	const value = columns[sort.column]?.value;
-	if (value === undefined) {
-		return rows;
-	}
-	const compare = (one: T, other: T): number => {
-		const [a, b] = [value(one), value(other)];
-		const order =
-			typeof a === "number" && typeof b === "number" ? a - b : String(a ?? "").localeCompare(String(b ?? ""));
-		return sort.isDown ? -order : order;
-	};
-	return [...rows].sort(compare);
+	const keyed = rows.map((row) => ({ row, key: value?.(row) ?? "" }));
+	const compare = (a: string | number, b: string | number): number =>
+		typeof a === "number" && typeof b === "number" ? a - b : COLLATOR.compare(String(a), String(b));
+	return keyed.sort((a, b) => (sort.isDown ? -1 : 1) * compare(a.key, b.key)).map(({ row }) => row);
 }

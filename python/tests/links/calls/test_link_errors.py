@@ -1,4 +1,4 @@
-"""Links: errors, and calls within calls, between processes."""
+"""Links: errors, limits of values, and calls within calls, between processes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,6 @@ import tidewire as tw
 from remote_support import desk_nodes
 
 WHERE = re.compile(r'link_programs\.py", line \d+, in fail')
-
-
-class Closed(Exception):
-    """An error that takes more than its text."""
-
-    def __init__(self, door: str, since: int) -> None:
-        super().__init__(door, since)
-        self.door = door
-        self.since = since
 
 
 @dataclass
@@ -45,14 +36,6 @@ class Desk(tw.Service):
         return value
 
     @tw.method
-    async def fail(self) -> None:
-        raise Closed("front", 3)
-
-    @tw.method
-    def fail_plainly(self) -> None:
-        raise Closed("back", 4)
-
-    @tw.method
     async def place(self, orders: list[Order], side: Side = Side.BUY, *rest: Any) -> int:
         return len(orders)
 
@@ -69,7 +52,7 @@ class Desk(tw.Service):
 
 
 async def test_a_value_that_cannot_be_sent_fails_its_call_with_its_path(workshop: Any) -> None:
-    for value, path in (({"a": [1, object()]}, r"\['a'\]\[1\]"), ([1 << 64], r"\[0\]"), ({"f": Closed}, r"\['f'\]")):
+    for value, path in (({"a": [1, object()]}, r"\['a'\]\[1\]"), ([1 << 64], r"\[0\]"), ({"f": Order}, r"\['f'\]")):
         with pytest.raises(tw.InvalidArgument, match=path):
             await workshop.echo(value)
         assert await workshop.echo(1) == 1
@@ -116,15 +99,6 @@ async def test_a_field_that_does_not_fit_is_an_argument_that_does_not() -> None:
             assert not isinstance(raised.value, tw.WireError)
 
 
-async def test_an_error_of_a_type_of_ones_own_keeps_what_it_was_made_of() -> None:
-    async with desk_nodes(Desk()) as world:
-        desk = world.caller.client("desk")
-        for method, args in (("fail", ("front", 3)), ("fail_plainly", ("back", 4))):
-            with pytest.raises(Closed) as raised:
-                await getattr(desk, method)()
-            assert (raised.value.door, raised.value.since) == args
-
-
 class Waiting(tw.Service):
     """Waits, and notes that it was cancelled."""
 
@@ -164,3 +138,22 @@ async def test_the_error_of_a_nested_call_comes_through(caller: tw.Node) -> None
 async def test_a_call_that_is_not_answered_in_time_is_called_what_its_caller_calls_it(workshop: Any) -> None:
     with pytest.raises(tw.AskTimeout, match=r'^workshop.hold of the instance "server": no answer came in time'):
         await workshop.with_(timeout=0.1).hold()
+
+
+async def test_a_payload_over_the_limit_is_refused_at_the_sender(workshop: Any) -> None:
+    with pytest.raises(tw.PayloadTooLarge, match="268435456"):
+        await workshop.echo(bytes(268_435_457))
+    assert await workshop.echo(1) == 1
+
+
+@pytest.mark.parametrize("call", ["call", "stream"])
+async def test_headers_over_their_limits_are_refused_at_the_sender(workshop: Any, call: str) -> None:
+    async def send(headers: dict[str, str]) -> Any:
+        client = workshop.with_(headers=headers)
+        return await client.echo(1) if call == "call" else [n async for n in client.count(1)]
+
+    with pytest.raises(tw.InvalidArgument, match="at most 56"):
+        await send({f"name-{n}": "x" for n in range(57)})
+    with pytest.raises((tw.LimitExceeded, tw.InvalidArgument), match="link_head_bytes"):
+        await send({"name": "x" * 20_000})
+    assert await send({"name": "x" * 1_000}) in (1, [0])

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 
-import numpy as np
 import pytest
 import tidewire as tw
 from link_processes import Programs
 from link_programs import until_served
+from link_stories import pattern
 
 MIB = 1 << 20
 Config = dict[str, dict[str, int]]
@@ -20,11 +20,6 @@ CHUNKS: Config = {"links": {"link_shared_bytes": 0}}
 WAYS = pytest.mark.parametrize(
     "config, mib", [({}, 4), ({}, 20), (CHUNKS, 20)], ids=["shared memory", "too long for it", "chunks"]
 )
-
-
-def pattern(length: int) -> bytes:
-    """Bytes of which no two pages are alike."""
-    return np.arange(length // 4, dtype=np.uint32).tobytes()
 
 
 class Last(tw.Service):

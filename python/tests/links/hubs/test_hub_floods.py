@@ -11,21 +11,12 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 
 import pytest
 import tidewire as tw
 from attacks.target import description
 from link_frames import FAIL, OK, SUBSCRIBE, UNSUBSCRIBE, Raw, fields, frame, subscribed
-from link_processes import PATIENCE_S, Programs, programs
-
-WAVES, GUESSES = 2, 400
-
-
-@pytest.fixture(scope="module")
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
+from link_processes import PATIENCE_S
 
 
 class Lines(logging.Handler):

@@ -41,32 +41,6 @@ KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
 SECRET = "correct horse"
 
 
-@KINDS
-def test_a_service_is_called_through_a_hub_by_another_process(started: Programs, kind: str) -> None:
-    hub, url, server = started.hub_and_server(started.url(kind))
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
-            workshop = node.client("workshop")
-            assert await workshop.echo({"a": [1, b"x"]}) == {"a": [1, b"x"]}
-            assert await workshop.plain(1) == 2
-            name, user, left = await workshop.caller()
-            assert (name, user) == ("caller", None)
-            assert 25 < left <= 30
-            (info,) = await node.services()
-            assert (info.name, info.instances) == ("workshop", ("server",))
-            assert {method.name for method in info.methods} >= {"echo", "plain", "count"}
-        assert node.ledger is not None
-        assert node.ledger.balanced
-
-    asyncio.run(story())
-    assert server.end() == 0
-    assert server.expect("ledger") == '{"balanced": true}'
-    hub.signal(signal.SIGTERM)
-    assert '"balanced": true' in hub.line()
-    assert hub.ended() == 0
-
-
 class Shop(tw.Service, visibility="public"):
     """A service with a method for each kind of caller."""
 

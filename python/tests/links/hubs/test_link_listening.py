@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import http.client
 import os
@@ -18,23 +17,9 @@ import pytest
 import tidewire as tw
 from link_processes import PATIENCE_S, Programs, free_port
 from link_programs import Workshop
+from tidewire.testing import Recorder
 
 SECRET = "correct horse"
-
-
-def test_a_hub_lets_in_who_has_one_of_its_tokens(started: Programs) -> None:
-    _, url = started.hub("tide://127.0.0.1:0", "--token", f"ann:{SECRET}")
-    with pytest.raises(tw.Unauthorized, match="asks for a token"), tw.Node(url, name="caller"):
-        pass
-    with (
-        pytest.raises(tw.Unauthorized, match="does not know the token") as told,
-        tw.Node(url, name="a", token="wrong horse"),
-    ):
-        pass
-    assert "wrong horse" not in str(told.value)
-    started.server(url, TIDEWIRE_TOKEN=SECRET)
-    with tw.Node(url, name="caller", token=SECRET) as node:
-        assert node.client("workshop").sync.caller()[:2] == ["caller", "ann"]
 
 
 def test_the_first_place_decides_about_tokens_and_later_ones_that_differ_are_refused() -> None:
@@ -70,22 +55,18 @@ async def test_a_publish_that_the_token_forbids_reaches_nobody() -> None:
     quiet = tw.Token("say this only", publish=("news.small",))
     async with tw.Node(name="hub") as hub:
         url = hub.listen("tide://127.0.0.1:0", tokens=[tw.Token("all of it all"), quiet]).url
-        heard: asyncio.Queue[tuple[str, Any]] = asyncio.Queue(1_000)
-
-        def hear(message: Any, ctx: tw.Context) -> None:
-            heard.put_nowait((ctx.subject or "", message))
-
-        await hub.subscribe("news.*", hear)
-        async with tw.Node(url, name="quiet", token=quiet.token) as node:
-            await node.subscribe("news.large", hear)
+        async with (
+            tw.Node(url, name="quiet", token=quiet.token) as node,
+            Recorder(hub, "news.*") as heard,
+            Recorder(node, "news.large") as own,
+        ):
             with pytest.raises(
                 tw.Unauthorized, match=r"^news\.large: the token of this node allows to publish on news\.small: "
             ):
                 node.publish("news.large", 1)
             node.publish("news.small", 2)
-            assert await asyncio.wait_for(heard.get(), 30) == ("news.small", 2)
-            assert heard.empty()
-            assert heard.empty()
+            assert [(one.subject, one.message) for one in await heard.next(timeout=30)] == [("news.small", 2)]
+            assert len(heard.seen) == 1 and not own.seen
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "example.org"])

@@ -15,20 +15,14 @@ import pytest
 import tidewire as tw
 from link_broken import FIRST, HARMLESS, LATER
 from link_frames import FAIL, ID, PING, SUBSCRIBE, Raw, frame, hello, subscribed
-from link_processes import Program, Programs, programs
+from link_processes import Program, Programs
 
 MIB = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def hub(started: Programs) -> tuple[Program, str]:
-    program, url, _ = started.hub_and_server()
+def hub(processes: Programs) -> tuple[Program, str]:
+    program, url, _ = processes.hub_and_server()
     return program, url
 
 
@@ -42,13 +36,13 @@ def others(hub: tuple[Program, str]) -> Iterator[Any]:
         assert workshop.echo(2) == 2
 
 
-def short(started: Programs, heartbeat_ms: int) -> tuple[Program, str]:
+def short(processes: Programs, heartbeat_ms: int) -> tuple[Program, str]:
     """Run a hub with a heartbeat of its own."""
-    return started.hub("tide://127.0.0.1:0", "--set", f"links.link_heartbeat_ms={heartbeat_ms}")
+    return processes.hub("tide://127.0.0.1:0", "--set", f"links.link_heartbeat_ms={heartbeat_ms}")
 
 
-def test_a_frame_that_never_ends_is_no_sign_of_life(started: Programs) -> None:
-    program, url = short(started, 200)
+def test_a_frame_that_never_ends_is_no_sign_of_life(processes: Programs) -> None:
+    program, url = short(processes, 200)
     # The hub asks every 50 ms whether it is there.
     raw = Raw.joined(url, **{"heartbeat-ms": "100"})
     unfinished = iter(frame(SUBSCRIBE, subscribed(b"n" * 200), id=ID, flags=0))
@@ -60,8 +54,8 @@ def test_a_frame_that_never_ends_is_no_sign_of_life(started: Programs) -> None:
     raw.close()
 
 
-def test_a_peer_that_has_closed_its_side_is_released_at_once(started: Programs) -> None:
-    _, url = short(started, 60_000)
+def test_a_peer_that_has_closed_its_side_is_released_at_once(processes: Programs) -> None:
+    _, url = short(processes, 60_000)
     for said in (b"", hello()[:9], hello(), hello() + frame(SUBSCRIBE, subscribed(), id=ID, flags=0)):
         raw = Raw(url)
         raw.send(said)
@@ -73,9 +67,9 @@ def test_a_peer_that_has_closed_its_side_is_released_at_once(started: Programs) 
         raw.close()
 
 
-def test_the_memory_of_a_hub_does_not_grow_with_what_it_refuses(started: Programs) -> None:
+def test_the_memory_of_a_hub_does_not_grow_with_what_it_refuses(processes: Programs) -> None:
     # A hub of its own: nothing that another story did is in its log.
-    program, url, _ = started.hub_and_server()
+    program, url, _ = processes.hub_and_server()
 
     def one_round() -> None:
         for data, _ in FIRST.values():

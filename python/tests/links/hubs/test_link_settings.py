@@ -6,18 +6,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tidewire as tw
+from command_support import run_all
 from link_processes import Programs
 from link_programs import until_served
-
-TIDEWIRE = [sys.executable, "-m", "tidewire"]
 
 
 class Echo(tw.Service):
@@ -81,11 +78,13 @@ def test_wrong_settings_are_refused_by_their_receiver() -> None:
             tw.InvalidArgument, match="tokens: those of the users 'max' and 'rita' are the same: give each"
         ):
             node.listen("tide://127.0.0.1:0", tokens=twice)
+        with pytest.raises(tw.InvalidArgument, match=r"tokens\[0\].admin: True is not allowed: the hub itself uses"):
+            node.listen("tide://127.0.0.1:0", tokens=[tw.Token("long enough", admin=True)])
 
 
 def test_up_takes_settings_and_names_what_is_wrong_with_them() -> None:
     wrong = ["--set", "links.link_heartbeat=1", "--set", "links.hub_links=many", "--set", "lane_burst=0"]
-    done = subprocess.run([*TIDEWIRE, "up", *wrong], capture_output=True, text=True, timeout=30, check=False)
+    done, other = run_all(("up", *wrong), ("up", "--set", "x"))
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         "config_invalid: configuration: 3 problems",
@@ -93,8 +92,7 @@ def test_up_takes_settings_and_names_what_is_wrong_with_them() -> None:
         '  links.hub_links: "many" is not a whole number; 1 to 1000000 links are allowed (from --set)',
         "  lane_burst: 0 is out of range; 1 to 255 messages are allowed (from --set)",
     ]
-    done = subprocess.run([*TIDEWIRE, "up", "--set", "x"], capture_output=True, text=True, timeout=30, check=False)
-    assert (done.returncode, done.stderr) == (
+    assert (other.returncode, other.stderr) == (
         2,
         "invalid_argument: set: 'x' is not allowed: give KEY=VALUE, such as links.link_heartbeat_ms=1000\n",
     )

@@ -5,12 +5,9 @@ above it.
 from __future__ import annotations
 
 import asyncio
-import json
-from pathlib import Path
 
 import pytest
 import tidewire as tw
-from link_processes import Programs
 from service_support import logged
 
 ROOT = tw.Token("all of it all", user="root")
@@ -112,20 +109,3 @@ def test_a_token_can_not_allow_more_than_its_hub() -> None:
         ):
             hub.listen("tide://127.0.0.1:0", tokens=[ROOT, more])
         hub.listen("tide://127.0.0.1:0", tokens=[ROOT, tw.Token(SECRET, link_subscriptions=9)])
-
-
-def test_the_table_of_a_file_has_limits_of_tokens(started: Programs, tmp_path: Path) -> None:
-    file = tmp_path / "hub.toml"
-    file.write_text(
-        '[hub]\nlisten = ["tide://127.0.0.1:0"]\n[[hub.tokens]]\ntoken = "all of it all"\n'
-        f'[[hub.tokens]]\ntoken = "{SECRET}"\nuser = "ann"\nhub_links = 1\n'
-    )
-    hub = started.run("-m", "tidewire", "up", "--json", "--config", str(file))
-    (url,) = json.loads(hub.line())["urls"]
-    with (
-        tw.Node(url, name="first", token=SECRET),
-        pytest.raises(tw.LimitExceeded, match="hub_links=1 of the token"),
-        tw.Node(url, name="second", token=SECRET),
-    ):
-        pass
-    hub.expect_log("is closed", "hub_links=1 of the token")

@@ -13,7 +13,7 @@ import pytest
 import tidewire as tw
 from link_broken import FIRST, HARMLESS, LATER
 from link_frames import Raw, hello
-from link_processes import Program, Programs, programs
+from link_processes import Program, Programs
 
 SCHEMES = ["tide", "tide+unix", "tide+tls", "ws", "wss"]
 
@@ -27,29 +27,23 @@ class Place:
     ca: Path | None
 
 
-@pytest.fixture(scope="module")
-def started() -> Iterator[Programs]:
-    with programs() as found:
-        yield found
-
-
-def opened(started: Programs, scheme: str, certificates: Path, folder: Path, *options: str) -> Place:
+def opened(processes: Programs, scheme: str, certificates: Path, folder: Path, *options: str) -> Place:
     """Start a hub that listens over a transport, and in clear text for its server."""
     secured = scheme in ("tide+tls", "wss")
     files = [f"--cert={certificates}/hub.pem", f"--key={certificates}/hub.key"] if secured else []
     where = f"{scheme}://{folder}/hub.sock" if scheme == "tide+unix" else f"{scheme}://127.0.0.1:0"
     up = ("-m", "tidewire", "up", "--log-level", "warning")
-    program = started.run(*up, "--listen", where, "--listen", "tide://127.0.0.1:0", *files, *options)
+    program = processes.run(*up, "--listen", where, "--listen", "tide://127.0.0.1:0", *files, *options)
     url, plain = re.findall(r"\S+://\S+", program.line())
-    started.server(plain)
+    processes.server(plain)
     return Place(program, url, certificates / "ca.pem" if secured else None)
 
 
 @pytest.fixture(scope="module", params=SCHEMES)
 def place(
-    request: pytest.FixtureRequest, started: Programs, certificates: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, processes: Programs, certificates: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Place:
-    return opened(started, request.param, certificates, tmp_path_factory.mktemp("hub"))
+    return opened(processes, request.param, certificates, tmp_path_factory.mktemp("hub"))
 
 
 @pytest.fixture
@@ -93,9 +87,9 @@ def test_a_harmless_frame_is_skipped_over_every_transport(place: Place, other: A
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_silent_peer_is_closed_in_time_over_every_transport(
-    started: Programs, certificates: Path, tmp_path: Path, scheme: str
+    processes: Programs, certificates: Path, tmp_path: Path, scheme: str
 ) -> None:
-    place = opened(started, scheme, certificates, tmp_path, "--set", "links.link_greeting_ms=500")
+    place = opened(processes, scheme, certificates, tmp_path, "--set", "links.link_greeting_ms=500")
     # One says nothing at all, one stops within what comes before HELLO, one within HELLO.
     kind = socket.AF_UNIX if scheme == "tide+unix" else socket.AF_INET
     at = place.url.split("://")[1]

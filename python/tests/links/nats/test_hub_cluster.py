@@ -8,12 +8,11 @@ import asyncio
 import json
 import signal
 import urllib.request
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import tidewire as tw
-from home_support import PATIENCE, nats_server
+from home_support import PATIENCE
 from link_processes import Program, Programs
 
 TOKEN = "a-long-secret"
@@ -42,19 +41,13 @@ async def post(url: str, path: str, body: Any) -> Any:
     return await asyncio.to_thread(ask)
 
 
-@pytest.fixture
-def cluster() -> Iterator[str]:
-    with nats_server() as url:
-        yield url
-
-
-async def test_nodes_and_http_clients_of_a_hub_reach_the_cluster_and_it_them(cluster: str, started: Programs) -> None:
-    async with tw.Node(cluster, name="far") as far:
+async def test_nodes_and_http_clients_of_a_hub_reach_the_cluster_and_it_them(nats_url: str, started: Programs) -> None:
+    async with tw.Node(nats_url, name="far") as far:
         await far.serve(Bank(), name="bank")
-        options = ("--nats", cluster, "--name", "harbour", "--token", TOKEN, "--http", "127.0.0.1:0")
+        options = ("--nats", nats_url, "--name", "harbour", "--token", TOKEN, "--http", "127.0.0.1:0")
         program, said = await asyncio.to_thread(up, started, *options)
         tide, http = said["urls"]
-        assert (said["hub"], said["nats"]) == ("harbour", cluster)
+        assert (said["hub"], said["nats"]) == ("harbour", nats_url)
         assert await post(http, "bank/add", [1, 2]) == 3
         with pytest.raises(tw.Unauthorized):
             async with tw.Node(tide, name="stranger"):
@@ -77,11 +70,32 @@ async def test_nodes_and_http_clients_of_a_hub_reach_the_cluster_and_it_them(clu
             assert await asyncio.to_thread(program.ended) == 0
 
 
-async def test_a_hub_that_is_killed_and_started_again_is_in_the_cluster_again(cluster: str, started: Programs) -> None:
-    async with tw.Node(cluster, name="far") as far:
+async def test_a_hub_that_is_killed_and_started_again_is_in_the_cluster_again(nats_url: str, started: Programs) -> None:
+    async with tw.Node(nats_url, name="far") as far:
         await far.serve(Bank(), name="bank")
-        program, _ = await asyncio.to_thread(up, started, "--nats", cluster, "--name", "harbour")
+        program, _ = await asyncio.to_thread(up, started, "--nats", nats_url, "--name", "harbour")
         await asyncio.to_thread(program.kill)
-        _, said = await asyncio.to_thread(up, started, "--nats", cluster, "--name", "quay")
+        _, said = await asyncio.to_thread(up, started, "--nats", nats_url, "--name", "quay")
         async with tw.Node(said["urls"][0], name="joined") as joined:
             assert await joined.client("bank").add(1, 1) == 2
+
+
+async def test_a_cluster_joins_a_hub_that_has_no_nats_and_shares_what_its_nodes_serve(
+    nats_url: str, started: Programs
+) -> None:
+    async with tw.Node(nats_url, name="far") as far, tw.Node(name="paris") as paris:
+        await far.serve(Bank(), name="bank")
+        await paris.serve(Bank(), name="till")
+        url = paris.listen("tide://127.0.0.1:0").url
+        join = ("--join", url, "--as", "harbour", "--export", "bank,orders.>", "--import", "paris:till")
+        await asyncio.to_thread(up, started, "--nats", nats_url, *join)
+        for node, name in ((paris, "harbour:bank"), (far, "paris:till")):
+            async for change in node.watch_services(name):
+                assert change.kind == "joined"
+                break
+            assert await node.client(name).add(2, 3) == 5
+        async with paris.subscription("orders.*") as orders:
+            far.publish("orders.new", 7)
+            order = await asyncio.wait_for(anext(orders), PATIENCE)
+        assert (order.message, order.headers["tw-hubs"]) == (7, "harbour")
+        assert {info.name for info in await paris.services()} == {"till", "harbour:bank"}

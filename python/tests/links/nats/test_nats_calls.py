@@ -30,9 +30,9 @@ def workshop(url: str, name: str = "far", instance: str = "one", **env: str) -> 
         program.kill()
 
 
-async def test_processes_call_each_other_as_at_a_hub() -> None:
-    with Keeper("nats") as server, workshop(server.url) as program:
-        async with tw.Node(server.url, name="near") as node:
+async def test_processes_call_each_other_as_at_a_hub(nats_url: str) -> None:
+    with workshop(nats_url) as program:
+        async with tw.Node(nats_url, name="near") as node:
             # Earlier nodes are known at once.
             assert [info.name for info in await node.nodes()] == ["far", "near"]
             (info,) = await node.services()
@@ -54,17 +54,17 @@ async def test_processes_call_each_other_as_at_a_hub() -> None:
                 await node.request("nobody.there", 1, timeout=PATIENCE_S)
 
 
-async def test_long_values_are_sent_in_parts_and_arrive_whole() -> None:
-    with Keeper("nats") as server, workshop(server.url):
-        async with tw.Node(server.url, name="near") as node:
+async def test_long_values_are_sent_in_parts_and_arrive_whole(nats_url: str) -> None:
+    with workshop(nats_url):
+        async with tw.Node(nats_url, name="near") as node:
             client, sent = node.client(Workshop), bytes(range(256)) * 80_000
             echoed, small = await asyncio.gather(client.echo(sent), client.echo(1))
             assert echoed == sent and small == 1
 
 
-async def test_a_slow_reader_holds_the_writer_back() -> None:
-    with Keeper("nats") as server, workshop(server.url) as program:
-        async with tw.Node(server.url, name="near") as node:
+async def test_a_slow_reader_holds_the_writer_back(nats_url: str) -> None:
+    with workshop(nats_url) as program:
+        async with tw.Node(nats_url, name="near") as node:
             client = node.client(Workshop)
             async with contextlib.aclosing(client.count(1_000_000)) as items:
                 assert await anext(items) == 0
@@ -78,9 +78,9 @@ async def test_a_slow_reader_holds_the_writer_back() -> None:
             assert total == 20_000_000
 
 
-async def test_functions_that_are_given_are_called_in_the_other_process() -> None:
-    with Keeper("nats") as server, workshop(server.url) as program:
-        async with tw.Node(server.url, name="near") as node:
+async def test_functions_that_are_given_are_called_in_the_other_process(nats_url: str) -> None:
+    with workshop(nats_url) as program:
+        async with tw.Node(nats_url, name="near") as node:
             client = node.client(Workshop)
 
             async def here() -> str:
@@ -92,12 +92,12 @@ async def test_functions_that_are_given_are_called_in_the_other_process() -> Non
             await node.until(lambda now: now["remote"]["given"] == 0, PATIENCE_S)
 
 
-async def test_calls_to_a_process_that_is_killed_fail_soon_and_go_elsewhere() -> None:
-    with Keeper("nats") as server, workshop(server.url, "far", "one") as first:
-        async with tw.Node(server.url, name="near") as node:
+async def test_calls_to_a_process_that_is_killed_fail_soon_and_go_elsewhere(nats_url: str) -> None:
+    with workshop(nats_url, "far", "one") as first:
+        async with tw.Node(nats_url, name="near") as node:
             call = asyncio.ensure_future(node.client(Workshop).hold())
             await said(first, "holding")
-            with workshop(server.url, "other", "two") as second:
+            with workshop(nats_url, "other", "two") as second:
                 await until_served(node, "workshop", 2)
                 tried = asyncio.ensure_future(node.client(Workshop).steady("far"))
                 trying = asyncio.ensure_future(node.client(Workshop).steady("far"))
@@ -109,33 +109,31 @@ async def test_calls_to_a_process_that_is_killed_fail_soon_and_go_elsewhere() ->
                 await until_served(node, "workshop", 1)
 
 
-async def test_a_process_that_is_killed_can_be_started_again_at_once() -> None:
-    with Keeper("nats") as server:
-        async with tw.Node(server.url, name="near") as node:
-            for instance in ("one", "two", "three"):
-                with workshop(server.url, "far", instance):
-                    await asyncio.wait_for(_instances(node, [instance]), PATIENCE_S)
-                    assert await node.client(Workshop).label() == "far"
+async def test_a_process_that_is_killed_can_be_started_again_at_once(nats_url: str) -> None:
+    async with tw.Node(nats_url, name="near") as node:
+        for instance in ("one", "two", "three"):
+            with workshop(nats_url, "far", instance):
+                await asyncio.wait_for(_instances(node, [instance]), PATIENCE_S)
+                assert await node.client(Workshop).label() == "far"
 
 
-async def test_a_process_that_stands_still_is_gone_after_two_heartbeats() -> None:
-    with Keeper("nats") as server:
-        config = {"links": {"link_heartbeat_ms": 500}}
-        async with tw.Node(server.url, name="near", config=config) as node:
-            async with tw.Node(server.url, name="other", config=config) as other:
-                await other.serve(Workshop())
-                await until_served(node, "workshop")
-            await until_served(node, "workshop", 0)
-            with workshop(server.url, TIDEWIRE_LINKS__LINK_HEARTBEAT_MS="500") as program:
-                await until_served(node, "workshop")
-                call = asyncio.ensure_future(node.client(Workshop).hold())
-                await said(program, "holding")
-                program.signal(signal.SIGSTOP)
-                await fails(call, tw.LinkLost, PATIENCE_S)
-                program.signal(signal.SIGCONT)
-                await said(program, "cancelled")
-                await until_served(node, "workshop")
-                assert await node.client(Workshop).echo(1) == 1
+async def test_a_process_that_stands_still_is_gone_after_two_heartbeats(nats_url: str) -> None:
+    config = {"links": {"link_heartbeat_ms": 500}}
+    async with tw.Node(nats_url, name="near", config=config) as node:
+        async with tw.Node(nats_url, name="other", config=config) as other:
+            await other.serve(Workshop())
+            await until_served(node, "workshop")
+        await until_served(node, "workshop", 0)
+        with workshop(nats_url, TIDEWIRE_LINKS__LINK_HEARTBEAT_MS="500") as program:
+            await until_served(node, "workshop")
+            call = asyncio.ensure_future(node.client(Workshop).hold())
+            await said(program, "holding")
+            program.signal(signal.SIGSTOP)
+            await fails(call, tw.LinkLost, PATIENCE_S)
+            program.signal(signal.SIGCONT)
+            await said(program, "cancelled")
+            await until_served(node, "workshop")
+            assert await node.client(Workshop).echo(1) == 1
 
 
 async def test_calls_fail_with_the_server_and_go_on_with_the_next_one() -> None:
@@ -189,84 +187,80 @@ async def test_calls_say_that_the_connection_is_lost_until_all_nodes_are_met_aga
             assert kinds == [{(tw.LinkLost, True)}] * len(calls), errors
 
 
-async def test_a_name_is_that_of_one_node() -> None:
-    with Keeper("nats") as server:
-        async with tw.Node(server.url, name="near") as node:
-            with pytest.raises(tw.NameTaken, match=r'"near".*choose another name'):
-                async with tw.Node(server.url, name="near"):
-                    pass
-            assert [info.name for info in await node.nodes()] == ["near"]
+async def test_a_name_is_that_of_one_node(nats_url: str) -> None:
+    async with tw.Node(nats_url, name="near") as node:
+        with pytest.raises(tw.NameTaken, match=r'"near".*choose another name'):
+            async with tw.Node(nats_url, name="near"):
+                pass
+        assert [info.name for info in await node.nodes()] == ["near"]
 
 
-async def test_agents_are_found_and_asked_wherever_they_live() -> None:
-    with Keeper("nats") as server:
-        async with tw.Node(server.url, name="a") as a, tw.Node(server.url, name="b") as b:
-            a.agent(lambda number: number + 1, id="adder", capabilities=["adding"])
-            await b.until(lambda _: bool(b.agents.list(capability="adding")), PATIENCE_S)
-            desk = b.agent(lambda payload: None, id="desk")
-            assert await desk.request(1, "adder", timeout=PATIENCE_S) == 2
-            with pytest.raises(tw.NameTaken):
-                await b.agent(lambda number: number, id="adder")
+async def test_agents_are_found_and_asked_wherever_they_live(nats_url: str) -> None:
+    async with tw.Node(nats_url, name="a") as a, tw.Node(nats_url, name="b") as b:
+        a.agent(lambda number: number + 1, id="adder", capabilities=["adding"])
+        await b.until(lambda _: bool(b.agents.list(capability="adding")), PATIENCE_S)
+        desk = b.agent(lambda payload: None, id="desk")
+        assert await desk.request(1, "adder", timeout=PATIENCE_S) == 2
+        with pytest.raises(tw.NameTaken):
+            await b.agent(lambda number: number, id="adder")
 
 
-async def test_published_messages_come_once_and_in_order_to_all_subscribers() -> None:
-    with Keeper("nats") as server:
-        async with tw.Node(server.url, name="a") as a:
-            # A node that gets an answer from `a` is known to `a`, with all its subscriptions.
-            await a.subscribe("sync", a.spawn(lambda _: True))
-            async with tw.Node(server.url, name="b") as b, tw.Node(server.url, name="c") as c:
-                heard: list[list[Any]] = [[], [], [], []]
-                loop = asyncio.get_running_loop()
-                done = [asyncio.Event() for _ in heard]
-
-                def hearer(at: int) -> Any:
-                    def hear(number: Any) -> None:
-                        heard[at].append(number)
-                        if number == "end":
-                            loop.call_soon_threadsafe(done[at].set)
-
-                    return hear
-
-                # Two patterns of one node that both match are one way to it.
-                await b.subscribe("ticks.*", b.spawn(hearer(0)))
-                await b.subscribe("ticks.>", b.spawn(hearer(1)))
-                for at, node in ((2, b), (3, c)):
-                    actor = node.spawn(hearer(at))
-                    await node.subscribe("ticks.eu", actor, queue="one")
-                    await node.subscribe("over", actor)
-                for node in (b, c):
-                    assert await node.request("sync", None, timeout=PATIENCE_S)
-                numbers = list(range(2_000))
-                for number in numbers:
-                    a.publish("ticks.eu", number)
-                a.publish("ticks.us", "end")
-                a.publish("over", "end")
-                for event in done:
-                    await asyncio.wait_for(event.wait(), PATIENCE_S)
-                assert heard[0] == heard[1] == [*numbers, "end"]
-                of_group = [[number for number in one if number != "end"] for one in heard[2:]]
-                assert sorted(of_group[0] + of_group[1]) == numbers, "one member of the group has each"
-                assert all(one and one == sorted(one) for one in of_group), "each member has some, in order"
-
-
-async def test_requests_find_their_responders_and_long_messages_come_whole() -> None:
-    with Keeper("nats") as server:
-        async with tw.Node(server.url, name="a") as a:
-            longest, came = bytes(range(256)) * 20_000, asyncio.Event()
+async def test_published_messages_come_once_and_in_order_to_all_subscribers(nats_url: str) -> None:
+    async with tw.Node(nats_url, name="a") as a:
+        # A node that gets an answer from `a` is known to `a`, with all its subscriptions.
+        await a.subscribe("sync", a.spawn(lambda _: True))
+        async with tw.Node(nats_url, name="b") as b, tw.Node(nats_url, name="c") as c:
+            heard: list[list[Any]] = [[], [], [], []]
             loop = asyncio.get_running_loop()
+            done = [asyncio.Event() for _ in heard]
 
-            def hear(message: bytes) -> int:
-                if message == longest:
-                    loop.call_soon_threadsafe(came.set)
-                return len(message)
+            def hearer(at: int) -> Any:
+                def hear(number: Any) -> None:
+                    heard[at].append(number)
+                    if number == "end":
+                        loop.call_soon_threadsafe(done[at].set)
 
-            await a.subscribe("blobs", a.spawn(hear))
-            async with tw.Node(server.url, name="b") as b:
-                assert await b.request("blobs", b"123", timeout=PATIENCE_S) == 3
-                assert await b.request("blobs", longest, timeout=PATIENCE_S) == len(longest)
-                came.clear()
-                b.publish("blobs", longest)
-                await asyncio.wait_for(came.wait(), PATIENCE_S)
+                return hear
+
+            # Two patterns of one node that both match are one way to it.
+            await b.subscribe("ticks.*", b.spawn(hearer(0)))
+            await b.subscribe("ticks.>", b.spawn(hearer(1)))
+            for at, node in ((2, b), (3, c)):
+                actor = node.spawn(hearer(at))
+                await node.subscribe("ticks.eu", actor, queue="one")
+                await node.subscribe("over", actor)
+            for node in (b, c):
+                assert await node.request("sync", None, timeout=PATIENCE_S)
+            numbers = list(range(2_000))
+            for number in numbers:
+                a.publish("ticks.eu", number)
+            a.publish("ticks.us", "end")
+            a.publish("over", "end")
+            for event in done:
+                await asyncio.wait_for(event.wait(), PATIENCE_S)
+            assert heard[0] == heard[1] == [*numbers, "end"]
+            of_group = [[number for number in one if number != "end"] for one in heard[2:]]
+            assert sorted(of_group[0] + of_group[1]) == numbers, "one member of the group has each"
+            assert all(one and one == sorted(one) for one in of_group), "each member has some, in order"
+
+
+async def test_requests_find_their_responders_and_long_messages_come_whole(nats_url: str) -> None:
+    async with tw.Node(nats_url, name="a") as a:
+        longest, came = bytes(range(256)) * 20_000, asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def hear(message: bytes) -> int:
+            if message == longest:
+                loop.call_soon_threadsafe(came.set)
+            return len(message)
+
+        await a.subscribe("blobs", a.spawn(hear))
+        async with tw.Node(nats_url, name="b") as b:
+            assert await b.request("blobs", b"123", timeout=PATIENCE_S) == 3
+            assert await b.request("blobs", longest, timeout=PATIENCE_S) == len(longest)
+            came.clear()
+            b.publish("blobs", longest)
+            await asyncio.wait_for(came.wait(), PATIENCE_S)
 
 
 async def test_errors_at_the_start_are_named(tmp_path: Path) -> None:
@@ -296,20 +290,19 @@ async def test_errors_at_the_start_are_named(tmp_path: Path) -> None:
             pass
 
 
-async def test_an_idle_cluster_sends_few_messages_and_all_nodes_notice_a_loss() -> None:
+async def test_an_idle_cluster_sends_few_messages_and_all_nodes_notice_a_loss(nats_url: str) -> None:
     config = {"links": {"link_heartbeat_ms": 500}}
     with (
-        Keeper("nats") as server,
-        workshop(server.url, "killed", "one", TIDEWIRE_LINKS__LINK_HEARTBEAT_MS="500") as killed,
-        workshop(server.url, "frozen", "two", TIDEWIRE_LINKS__LINK_HEARTBEAT_MS="500") as frozen,
+        workshop(nats_url, "killed", "one", TIDEWIRE_LINKS__LINK_HEARTBEAT_MS="500") as killed,
+        workshop(nats_url, "frozen", "two", TIDEWIRE_LINKS__LINK_HEARTBEAT_MS="500") as frozen,
     ):
         async with contextlib.AsyncExitStack() as stack:
             nodes = []
             for number in range(10):
-                nodes.append(await stack.enter_async_context(tw.Node(server.url, name=f"n{number}", config=config)))
+                nodes.append(await stack.enter_async_context(tw.Node(nats_url, name=f"n{number}", config=config)))
             for node in nodes:
                 await until_served(node, "workshop", 2)
-            plain = await nats.connect(server.url)
+            plain = await nats.connect(nats_url)
             beats, others, done = 0, 0, asyncio.Event()
 
             async def count(message: Any) -> None:
@@ -333,14 +326,16 @@ async def test_an_idle_cluster_sends_few_messages_and_all_nodes_notice_a_loss() 
                 await until_served(node, "workshop", 1)
 
 
-async def test_of_two_nodes_with_one_name_all_reach_the_one_that_joined_first(caplog: pytest.LogCaptureFixture) -> None:
+async def test_of_two_nodes_with_one_name_all_reach_the_one_that_joined_first(
+    nats_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("WARNING", "tidewire")
     config = {"links": {"link_heartbeat_ms": 500}}
-    with Keeper("nats") as server, workshop(server.url, TIDEWIRE_LINKS__LINK_HEARTBEAT_MS="500") as first:
-        async with tw.Node(server.url, name="near", config=config) as node:
+    with workshop(nats_url, TIDEWIRE_LINKS__LINK_HEARTBEAT_MS="500") as first:
+        async with tw.Node(nats_url, name="near", config=config) as node:
             first.signal(signal.SIGSTOP)
             await until_served(node, "workshop", 0)
-            async with tw.Node(server.url, name="far", config=config) as second:
+            async with tw.Node(nats_url, name="far", config=config) as second:
                 await second.serve(Workshop(), name="other")
                 await until_served(node, "other", 1)
                 first.signal(signal.SIGCONT)

@@ -50,7 +50,9 @@ class BatchSizer:
         if batches >= _BATCHES_MAX or tasks >= batch * _BATCHES_MAX:
             return 0
         share = -(-waiting // max(workers, 1))
-        return min(waiting, batch, max(share, self._worth_a_trip()))
+        # One worker may as well do so many alone: waking a second one would cost more.
+        alone = int(_SPREAD_US / self.task_us) if self.task_us else 1
+        return min(waiting, batch, max(share, alone))
 
     def _batch(self) -> int:
         if self.task_us is None:
@@ -63,7 +65,3 @@ class BatchSizer:
         """
         known_short = self.task_us is not None and self.task_us < _AHEAD_US
         return 1 if known_short and waiting > workers else 0
-
-    def _worth_a_trip(self) -> int:
-        """As many tasks as one worker may as well do alone: waking a second one would cost more."""
-        return int(_SPREAD_US / self.task_us) if self.task_us else 1

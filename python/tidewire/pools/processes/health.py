@@ -49,7 +49,7 @@ class Health:
         if not worker.given:
             return None
         at = worker.at()
-        if at and self._is_late(worker, now_ns):
+        if at and self._timeout_ns is not None and now_ns >= worker.at_since_ns() + self._timeout_ns:
             self._kill(worker, at, "killed after task_timeout", timed_out=True)
             return now_ns
         silent_ns = self._silent_ns(worker, now_ns)
@@ -72,9 +72,6 @@ class Health:
         return now_ns
 
     # Limits of a task
-
-    def _is_late(self, worker: ProcessWorker, now_ns: int) -> bool:
-        return self._timeout_ns is not None and now_ns >= worker.at_since_ns() + self._timeout_ns
 
     def _silent_ns(self, worker: ProcessWorker, now_ns: int) -> int | None:
         """Return until when a worker may go on without a sign of life.

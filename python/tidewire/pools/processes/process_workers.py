@@ -62,7 +62,8 @@ class ProcessWorkers:
         place = main_module.source(main) if options.pickler == "pickle" else None
         paths, argv = [str(path) for path in sys.path], [str(word) for word in sys.argv]
         batch, beat_s = options.batch is not None, interval_s(options.heartbeat_timeout)
-        setup = (tuple(self._spec), paths, argv, place, batch, options.result_bytes_max, beat_s, options.pickler)
+        known = (options.result_bytes_max, beat_s, options.pickler, options.traced)
+        setup = (tuple(self._spec), paths, argv, place, batch, *known)
         self._setup = frame(setup)
 
     def added(self, count: int) -> bool:
@@ -151,13 +152,11 @@ class ProcessWorkers:
             if message[1] > worker.reported:
                 report_all(worker.tasks_at(message[1]), *message[2:])
         elif worker.state != "ending":
-            self._take_outcomes(worker, message[1], message[2])
-
-    def _take_outcomes(self, worker: ProcessWorker, spent_ns: int, outcomes: list[Any]) -> None:
-        self._core.put_back(self._outcomes.take(worker, outcomes))
-        worker.busy_ns += spent_ns
-        self._handout.allotment.learn(len(outcomes), spent_ns / 1_000)
-        self._core.counters.handling.add(spent_ns // 1_000 // len(outcomes), len(outcomes))
+            spent_ns, outcomes = message[1:3]
+            self._core.put_back(self._outcomes.take(worker, outcomes))
+            worker.busy_ns += spent_ns
+            self._handout.allotment.learn(len(outcomes), spent_ns / 1_000)
+            self._core.counters.handling.add(spent_ns // 1_000 // len(outcomes), len(outcomes))
 
     # Workers come and go
 
@@ -206,18 +205,15 @@ class ProcessWorkers:
         if self.is_here(worker):
             del self._workers[worker.number]
         at = worker.at()
-        self._unregister(worker)
+        for file in (worker.socket, worker.pidfd):
+            if file is not None and file in self._selector.get_map():
+                self._selector.unregister(file)
         how = worker.close()
         if not expected:
             self._core.put_back(lost_tasks(self._core, self._outcomes, worker, at, why or how, timed_out))
             self._restarts[worker.number] += 1
             meant = timed_out or 0 < at == worker.cancelled_at
             self._gone(meant or worker.handled > 0, f"worker {worker.number} ended: {why or how}", None)
-
-    def _unregister(self, worker: ProcessWorker) -> None:
-        for file in (worker.socket, worker.pidfd):
-            if file is not None and file in self._selector.get_map():
-                self._selector.unregister(file)
 
     def _broken(self, worker: ProcessWorker, error: BaseException) -> None:
         """A worker could not import the function, or start what it makes of it. If none ever could,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidewire.errors import TaskQuarantined, TaskTimeout, WorkerLost
+from tidewire.errors import TaskQuarantined, WorkerLost
 from tidewire.pools.core import Core
 from tidewire.pools.processes.outcomes import Outcomes
 from tidewire.pools.processes.process import ProcessWorker
@@ -18,17 +18,11 @@ def lost_tasks(core: Core, outcomes: Outcomes, worker: ProcessWorker, at: int, h
     core.counters.redelivered += sum(unit.count for unit in before)
     current: list[Unit] = []
     if at and timed_out:
-        _time_out(core, outcomes, worker.tasks_at(at))
+        for task in worker.tasks_at(at):
+            outcomes.give_up(task, "timeout", core.options.late(task))
     elif at:
         current += _retried(core, outcomes, worker.tasks_at(at), how)
     return [*before, *current, *worker.between(max(at, worker.reported) + 1, worker.sent)]
-
-
-def _time_out(core: Core, outcomes: Outcomes, tasks: list[Task]) -> None:
-    options = core.options
-    limit = f"task_timeout={options.task_timeout:g} s in pool {options.name!r}"
-    for task in tasks:
-        outcomes.give_up(task, "timeout", TaskTimeout(f"{task!r} ran longer than {limit}"))
 
 
 def _retried(core: Core, outcomes: Outcomes, tasks: list[Task], how: str) -> list[Task]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tidewire import _limits as limits
+from tidewire._tracing.process_spans import fields_for_workers
 from tidewire.errors import InvalidArgument, PayloadTooLarge
 from tidewire.pools.options import Options
 from tidewire.pools.processes.pickler import Dumps, dumps_of
@@ -19,6 +21,10 @@ class Packing:
     def __init__(self, options: Options) -> None:
         self._takes_batches = options.batch is not None
         self._travels = options.kind == "process"
+        # The trace context, if there are spans, goes before the arguments.
+        self._lead: Callable[[], tuple[Any, ...]] = tuple
+        if options.traced is not None:
+            self._lead = lambda: (fields_for_workers(),)
         self._dumps = dumps_of(options.pickler if self._travels else "pickle")
 
     def task(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: int = 0) -> Task:
@@ -33,7 +39,8 @@ class Packing:
             raise InvalidArgument(
                 f"args: a pool with batch takes one value per task, not {len(args)} and {len(kwargs)} by name: submit(value)"
             )
-        return Task(args, kwargs, _packed(args, kwargs, self._dumps) if self._travels else None, key)
+        lead = self._lead()
+        return Task(args, kwargs, _packed(lead, args, kwargs, self._dumps) if self._travels else lead or None, key)
 
     def range(
         self, values: list[Any], key: int, answer: InFlightTasks
@@ -41,13 +48,13 @@ class Packing:
         """Return new tasks, one for each value, which the answer knows by keys from ``key`` on; and
         the error of the first value that can't travel, which ends the tasks.
         """
-        payload: list[Any] | None = None
-        unfit = None
-        if self._travels and not are_plain(values):
+        lead, unfit = self._lead(), None
+        payload: list[Any] | None = [lead] * len(values) if lead else None
+        if self._travels and (lead or not are_plain(values)):
             payload = []
             try:
                 for value in values:
-                    payload.append(_packed((value,), {}, self._dumps))
+                    payload.append(_packed(lead, (value,), {}, self._dumps))
             except Exception as error:  # noqa: BLE001
                 unfit, values = error, values[: len(payload)]
         if not values:
@@ -56,9 +63,9 @@ class Packing:
         return (unit.part(0, 1) if unit.count == 1 else unit), unfit
 
 
-def _packed(args: tuple[Any, ...], kwargs: dict[str, Any], dumps: Dumps) -> Any:
+def _packed(lead: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any], dumps: Dumps) -> Any:
     try:
-        payload = pack_arguments(args, kwargs, dumps)
+        payload = pack_arguments(lead + args, kwargs, dumps)
     except Exception as error:
         raise InvalidArgument(unpicklable(args, kwargs, error, dumps)) from error
     if type(payload) is bytes and len(payload) > limits.POOL_TASK_BYTES.max:

@@ -93,12 +93,14 @@ class Worker:
             yield from self._frames.feed(piece)
 
     def _set_up(self, setup: tuple[Any, ...]) -> Caller | None:
-        spec, sys.path[:], sys.argv[:], main_source, self._batch, self._result_bytes_max, beat_s, pickler = setup
+        spec, sys.path[:], sys.argv[:], main_source, self._batch, self._result_bytes_max, beat_s, pickler, traced = (
+            setup
+        )
         self._heart = Heartbeat(self._words, beat_s)
         main_module.expect(main_source)
         try:
             self._dumps = dumps_of(pickler)
-            return Caller(load(FunctionRef(*spec)), lambda: self.running_task().is_cancelled())
+            return Caller(load(FunctionRef(*spec)), lambda: self.running_task().is_cancelled(), traced)
         except BaseException as error:  # noqa: BLE001
             self._send((BROKEN, failure.pack(error)))
             return None
@@ -134,7 +136,8 @@ class Worker:
                     args, kwargs = main_module.loads(item)
                     result = call(*args, **kwargs)
                 else:
-                    result = self._call_batch(call, item)
+                    values = [one[0] if type(one) is tuple else main_module.loads(one)[0][0] for one in item]
+                    result = checked_results(call(values), len(item))
             except BaseException as error:  # noqa: BLE001
                 outcomes.append(self._failed(error))
             else:
@@ -145,10 +148,6 @@ class Worker:
                 os._exit(0)
         self._position += len(items)
         self._write()
-
-    def _call_batch(self, call: Any, items: list[Any]) -> list[Any]:
-        values = [item[0] if type(item) is tuple else main_module.loads(item)[0][0] for item in items]
-        return checked_results(call(values), len(items))
 
     def _failed(self, error: BaseException) -> failure.Packed:
         # The frame of the worker itself says nothing about the task.
@@ -170,21 +169,16 @@ class Worker:
             problem = f"the result, of type {type(result).__name__}, can't be pickled ({error}): return plain data"
             return failure.pack(RemoteError(type(error).__name__, problem))
         if len(pickled) > self._result_bytes_max:
-            return failure.pack(self._too_large(len(pickled)))
+            most = f"result_bytes_max={self._result_bytes_max:,}: return less, or raise result_bytes_max"
+            return failure.pack(PayloadTooLarge(f"result: {len(pickled):,} bytes are more than {most}"))
         return (PICKLED, pickled)
-
-    def _too_large(self, size: int) -> PayloadTooLarge:
-        return PayloadTooLarge(
-            f"result: {size:,} bytes are more than result_bytes_max={self._result_bytes_max:,}: "
-            "return less, or raise result_bytes_max"
-        )
 
     # Results
 
     def _write(self) -> None:
         with self._writing:
             count = len(self._outcomes)
-            if not count or self._forked:
+            if not count:
                 return
             # The task at hand may append meanwhile: only what was there is taken, and taken out at
             # once.

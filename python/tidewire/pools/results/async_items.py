@@ -60,7 +60,9 @@ class Feeder:
                     self._loop.call_soon(self._submit)
                 if len(self._part) >= self._flow.free:
                     self._submit()
-                    await self._wait_for_capacity()
+                    while not self._flow.capacity and not self._flow.exhausted:
+                        self._capacity_freed = self._loop.create_future()
+                        await self._capacity_freed
         # The consumer of the results gets the error that ends the items, in its place.
         except asyncio.CancelledError as cancelled:
             self._submit(over=True, error=cancelled)
@@ -68,11 +70,6 @@ class Feeder:
         except Exception as raised:  # noqa: BLE001
             error = raised
         self._submit(over=True, error=error)
-
-    async def _wait_for_capacity(self) -> None:
-        while not self._flow.capacity and not self._flow.exhausted:
-            self._capacity_freed = self._loop.create_future()
-            await self._capacity_freed
 
     def _submit(self, over: bool = False, error: BaseException | None = None) -> None:
         if self._flow.exhausted or not (self._part or over):

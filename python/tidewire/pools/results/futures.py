@@ -115,23 +115,3 @@ class Submission(Submitted):
     @_asyncio_future_blocking.setter
     def _asyncio_future_blocking(self, blocking: bool) -> None:
         _blocking.__set__(self, blocking)
-
-
-class Stopping(asyncio.Future[Any]):
-    """The ledger of a pool, once it has stopped."""
-
-    home: asyncio.AbstractEventLoop
-    is_abandoned = is_cancelled = False
-
-    __slots__ = ("home",)
-
-    def settle(self, key: int, error: BaseException | None, value: Any) -> None:
-        if not self.done():
-            self.set_result(value)
-
-
-def stopping(loop: asyncio.AbstractEventLoop) -> Stopping:
-    """Return a future for the end of a pool."""
-    future = Stopping(loop=loop)
-    future.home = loop
-    return future

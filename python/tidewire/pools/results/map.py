@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire._limits import POOL_MAP_AHEAD
 from tidewire.errors import InvalidArgument
-from tidewire.pools.options import whole
 from tidewire.pools.results.answers import InFlightTasks
+from tidewire.supervision import whole
 
 if TYPE_CHECKING:
     from tidewire.pools.pool import Pool
@@ -104,10 +104,15 @@ class Map:
         """See ``InFlightTasks.wait``."""
         return self._flight.wait(wake)
 
-    def cancel(self) -> None:
-        """Drop what nobody will take any more."""
+    def __enter__(self) -> None:
+        """Begin to take results."""
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Drop what nobody will take any more, and raise the error with which the items ended."""
         if self._taken < self._keys:
             self._core.cancel_all(self._flight)
+        if kind is None and self.broken is not None:
+            raise self.broken
 
 
 def map_sync(pool: Pool, items: Iterable[Any], ahead: int) -> Iterator[Any]:
@@ -119,7 +124,7 @@ def _results_sync(flow: Map, items: Iterable[Any]) -> Iterator[Any]:
     source = iter(items)
     gate = _thread.allocate_lock()
     gate.acquire()
-    try:
+    with flow:
         while not flow.over:
             capacity = flow.capacity
             if capacity:
@@ -127,10 +132,6 @@ def _results_sync(flow: Map, items: Iterable[Any]) -> Iterator[Any]:
             elif flow.wait(gate.release):
                 gate.acquire()
             yield from flow.take()
-        if flow.broken is not None:
-            raise flow.broken
-    finally:
-        flow.cancel()
 
 
 def map_async(pool: Pool, items: Iterable[Any] | AsyncIterable[Any], ahead: int) -> AsyncIterator[Any]:
@@ -146,7 +147,7 @@ async def _results(flow: Map, items: Iterable[Any]) -> AsyncIterator[Any]:
     if not isinstance(items, Iterable):
         raise InvalidArgument(f"items: {items!r} is not allowed: give an iterable")
     loop, source = asyncio.get_running_loop(), iter(items)
-    try:
+    with flow:
         while not flow.over:
             capacity = flow.capacity
             if capacity:
@@ -155,10 +156,6 @@ async def _results(flow: Map, items: Iterable[Any]) -> AsyncIterator[Any]:
                 await _next_result(flow, loop)
             for result in flow.take():
                 yield result
-        if flow.broken is not None:
-            raise flow.broken
-    finally:
-        flow.cancel()
 
 
 async def _next_result(flow: Map, loop: Any) -> None:
@@ -175,17 +172,15 @@ async def _results_of_stream(flow: Map, items: AsyncIterable[Any]) -> AsyncItera
     from tidewire.pools.results.async_items import Feeder
 
     feeder = Feeder(flow, items)
-    try:
-        while not flow.over:
-            await feeder.next_result()
-            for result in flow.take():
-                yield result
-            feeder.go_on()
-        if flow.broken is not None:
-            raise flow.broken
-    finally:
-        await feeder.close()
-        flow.cancel()
+    with flow:
+        try:
+            while not flow.over:
+                await feeder.next_result()
+                for result in flow.take():
+                    yield result
+                feeder.go_on()
+        finally:
+            await feeder.close()
 
 
 def _read(source: Iterator[Any], count: int) -> _Part:

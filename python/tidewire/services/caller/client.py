@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from math import inf
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
-from tidewire import _trace_context
 from tidewire._binding import NativeMethod
 from tidewire._runtime import steps
 from tidewire._runtime.blocking_portal import Blocking, refuse_loop, run
@@ -17,6 +17,7 @@ from tidewire.services.caller.argument_streams import has_streams
 from tidewire.services.caller.calls import Call, CallOrStream
 from tidewire.services.caller.options import CallOptions
 from tidewire.services.caller.outbound_call import OutboundCall
+from tidewire.services.caller.routing import RoutingExplanation, explain
 from tidewire.services.contract.declaration import Declaration, declaration_of, is_declared
 from tidewire.services.contract.info import MethodInfo, ServiceCommand
 from tidewire.services.contract.names import nearest, short, token_problem
@@ -192,11 +193,24 @@ class ClientMethod(NativeMethod):
         self._streams = None if declared is None else declared.function.streams
         self._timeout = None if declared is None else declared.mark.timeout
         self._result = None if declared is None else declared.result
+        self._cost = None if declared is None else declared.cost
         self._one = of._options.policy.kind != "all"
 
     def with_(self, **options: Any) -> ClientMethod:
         """Return the method with other options; see ``Client.with_``."""
         return ClientMethod(self._client.with_(**options), self.__name__)
+
+    def explain(self, *args: Any, **kwargs: Any) -> RoutingExplanation:
+        """Return what the policy "lowest_latency" knows of the instances for a call with these
+        arguments, and its last decisions with their reasons. It sends nothing.
+        """
+        of = self._client
+        group = of._registry.find(of._service)
+        return (
+            RoutingExplanation()
+            if group is None
+            else explain(group.balancer, self._outbound_call(args, kwargs).facts(group))
+        )
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -229,11 +243,20 @@ class ClientMethod(NativeMethod):
             self._note(group, timeout)
             return self._over_link(args, kwargs)
         sending = OutboundCall(
-            of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result
+            of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result, self._cost
         )
         if streams is None:
             return CallOrStream(sending)
-        return Stream(sending) if streams else Call(sending)
+        if not streams:
+            return Call(sending)
+        sending.opener = self if self._one else None
+        return Stream(sending)
+
+    def note_stream(self, call: OutboundCall) -> None:
+        """Let the next streams be opened by the fast path, if nothing is to be seen to."""
+        group = call.registry.find(call.service)
+        if group is not None and group.over_links:
+            self._note(group, call.timeout or inf, call.registry.node.links.stream_credit)
 
     async def start(self, *args: Any, **kwargs: Any) -> CommandRun[Any]:
         """Start the command of this name, as ``ClientCommand.start`` does, if no method has it.
@@ -246,24 +269,25 @@ class ClientMethod(NativeMethod):
             raise InvalidArgument(f"{self._title}: it is a method: call it, `await client.{self.__name__}(...)`")
         return await ClientCommand(of, self.__name__).start(*args, **kwargs)
 
-    def _note(self, group: Group, timeout: float | None) -> None:
+    def _note(self, group: Group, timeout: float | None, credit: int = 0) -> None:
         """Let the next calls be made as usual, if nothing is to be seen to."""
         options, version = self._client._options, group.balancer.version
         if version is None or options.instance is not None or self.__name__ not in group.methods:
             return
-        if _trace_context.spans is not None:
-            return
-        policy = options.policy
-        chance = (policy.kind, policy.explore, options.dice)
+        policy, method = options.policy, group.methods[self.__name__]
+        chance = (policy.kind, policy.explore, options.dice, method.idempotent, self._cost or method.cost_argument)
         headers = dict(options.headers) or None
         timeout_s = options.timeout or timeout or CALL_TIMEOUT_S
-        self._goes(group, group.balancer, version, chance, headers, self.__name__, timeout_s)
+        of, node = self._client._service, self._client._registry.node.name
+        self._goes(group, group.balancer, version, chance, headers, of, self.__name__, timeout_s, node, credit)
 
     def _outbound_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OutboundCall:
         """Return the call over a link that the fast path does not make."""
         of = self._client
         timeout = self._of(of._registry.find(of._service))[1]
-        return OutboundCall(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result)
+        return OutboundCall(
+            of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result, self._cost
+        )
 
     def __repr__(self) -> str:
         return f"<method {self._title} of {self._client!r}>"
@@ -280,7 +304,7 @@ class ClientMethod(NativeMethod):
             steps.blocking(of._registry.find_again(of._service, of._options.timeout or CALL_TIMEOUT_S))
             streams, timeout = self._of(of._registry.find(of._service))
         sending = OutboundCall(
-            of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result
+            of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result, self._cost
         )
         return BlockingStream(sending) if streams else Call(sending).run()
 

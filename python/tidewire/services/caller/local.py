@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from tidewire.errors import ActorStopped, InvalidArgument, TidewireError
 from tidewire.services.caller.reply import LocalReply, call_error
+from tidewire.services.channel import Channel
 from tidewire.services.instance_transport import Request
 from tidewire.services.instances.inbound_call import InboundCall
 from tidewire.services.instances.instance import ServiceInstance
 from tidewire.services.instances.stream_writer import PlainWriting, StreamWriter
 
 if TYPE_CHECKING:
+    from tidewire.links.call_channel import CallChannel
     from tidewire.services.contract.info import ServiceInfo
 
 
@@ -52,20 +54,35 @@ class LocalPort:
             raise call_error(host, running, error) from None
         return LocalReply(host, pending, running, None)
 
-    def stream(self, request: Request) -> StreamWriter:
+    def stream(self, request: Request) -> Channel:
         """Open a stream; see ``InstanceTransport``."""
-        host = self._host
-        method = host.method(request)
-        if not method.streams:
-            raise InvalidArgument(f"{request.title} gives one value: await it, rather than read it with `async for`")
-        running = InboundCall(request, method, host.instance)
-        writing = StreamWriter(host, running) if method.coroutine else PlainWriting(host, running)
-        host.writing.add(writing)
-        try:
-            if host.stopping:
-                raise ActorStopped
-            writing.open()
-        except TidewireError as error:
-            writing.close()
-            raise call_error(host, running, error) from None
-        return writing
+        channel = Channel(request.title, self._host.capacity.ahead, request.deadline)
+        channel.on_close = open_stream(self._host, request, channel, StreamWriter).cancel
+        return channel
+
+
+def open_stream(
+    host: ServiceInstance, request: Request, channel: Channel | CallChannel, kind: type[StreamWriter]
+) -> StreamWriter:
+    """Begin to write a stream into a channel, or have it wait for a place.
+
+    Args:
+        kind: The writer of an asynchronous generator.
+
+    Raises:
+        Refused: if the instance takes no more calls.
+    """
+    method = host.method(request)
+    if not method.streams:
+        raise InvalidArgument(f"{request.title} gives one value: await it, rather than read it with `async for`")
+    running = InboundCall(request, method, host.instance)
+    writing = (kind if method.coroutine else PlainWriting)(host, running, channel)
+    host.writing.add(writing)
+    try:
+        if host.stopping:
+            raise ActorStopped
+        writing.open()
+    except TidewireError as error:
+        writing.leave()
+        raise call_error(host, running, error) from None
+    return writing

@@ -80,10 +80,6 @@ def _instance(value: object) -> object:
     return value
 
 
-def _policy(value: Any) -> Policy:
-    return Policy.of(value)
-
-
 def _headers(value: object) -> Mapping[str, str]:
     problem = headers_problem("with_: headers", value)
     if problem is not None:
@@ -97,4 +93,4 @@ def _headers(value: object) -> Mapping[str, str]:
     return headers
 
 
-_CHECKS = {"timeout": _timeout, "priority": _priority, "instance": _instance, "policy": _policy, "headers": _headers}
+_CHECKS = {"timeout": _timeout, "priority": _priority, "instance": _instance, "policy": Policy.of, "headers": _headers}

@@ -16,7 +16,9 @@ from tidewire.services.instance_transport import InstanceTransport, Request
 from tidewire.services.limits import CALL_TIMEOUT_S
 
 if TYPE_CHECKING:
+    from tidewire._binding import CallLoad
     from tidewire._runtime.steps import Steps
+    from tidewire.services.caller.client import ClientMethod
     from tidewire.services.caller.options import CallOptions
     from tidewire.services.registry import Group, Registry
 
@@ -33,6 +35,12 @@ class OutboundCall:
     options: CallOptions
     timeout: float | None = None
     result: Callable[[Any], Any] | None = None
+    cost: tuple[int, str] | None = None
+    """Place and name of the argument that says its cost."""
+    span: Any = None
+    """Its span, if its fast path has begun one."""
+    opener: ClientMethod | None = None
+    """The method, if it gives a stream that the fast path may open."""
 
     @property
     def title(self) -> str:
@@ -73,6 +81,17 @@ class OutboundCall:
             return False
         return not has_streams(self.args, self.kwargs)
 
+    def facts(self, group: Group) -> tuple[str, Any, bool]:
+        """Return what the policy "lowest_latency" knows of it: its method, the argument that says
+        its cost, and whether it is idempotent.
+        """
+        value, method = None, group.methods.get(self.method)
+        cost = self.cost or (None if method is None else method.cost_argument)
+        if cost is not None:
+            at, name = cost
+            value = self.args[at] if at < len(self.args) else self.kwargs.get(name)
+        return self.method, value, self.is_idempotent(group)
+
     def steps(self) -> Steps[Any]:
         """Send it, and return its value. The compiled half runs these steps where its fast path
         does not apply.
@@ -80,15 +99,15 @@ class OutboundCall:
         return RetryLoop(self, self.group(), self.request(False)).steps()
 
     def steps_after(
-        self, group: Group, port: InstanceTransport, took_s: float, error: BaseException
+        self, group: Group, port: InstanceTransport, load: CallLoad, took_s: float, error: BaseException
     ) -> Steps[Any] | None:
         """Return the steps that follow a failed attempt of the fast path; None if its error is the
         outcome.
         """
-        note(group, port, perf_counter() - took_s, error)
+        note(group, port, load, perf_counter() - took_s, error)
         if is_final(error):
             return None
-        return RetryLoop(self, group, self.request(False, ago_s=took_s)).resume(port, error)
+        return RetryLoop(self, group, self.request(False, ago_s=took_s), took_s).resume(port, error)
 
     def request(self, streams: bool, over_links: bool = False, ago_s: float = 0.0) -> Request:
         """Return it as it travels from here: within the time of the call that it is made in, and

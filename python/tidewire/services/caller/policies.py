@@ -16,11 +16,11 @@ class Policy:
 
     Args:
         kind: "first" (the one served longest), "random", "least_outstanding" (the default; of equal
-            ones, in turn), "lowest_latency", or "all", which calls each and gives a list of
-            ``tw.Answer``.
+            ones, in turn), "lowest_latency" (of the lowest expected time for this call), or "all",
+            which calls each and gives a list of ``tw.Answer``.
         seed: Makes what is random the same in each run.
-        explore: The share of calls with which "lowest_latency" tries another instance than the
-            best.
+        explore: The largest share of calls with which "lowest_latency" tries another instance than
+            the best: one in a hundred.
 
     Raises:
         InvalidArgument: if a value is not allowed.
@@ -28,7 +28,7 @@ class Policy:
 
     kind: str = "least_outstanding"
     seed: int | None = None
-    explore: float = 0.05
+    explore: float = 0.01
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or self.kind not in KINDS:

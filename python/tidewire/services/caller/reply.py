@@ -68,10 +68,12 @@ def call_error(host: ServiceInstance, running: InboundCall, error: TidewireError
         kind = ActorStopped if running.begun else Refused
         return kind(f"{request.title}: the instance {running.instance!r} has stopped: call another, or serve it again")
     if isinstance(error, MailboxFull):
-        return MailboxFull(
+        error = MailboxFull(
             f"{request.title}: too many calls wait for the instance {running.instance!r}, "
             f"service_waiting={host.capacity.waiting}: try again, or serve more of them"
         )
+        # Another instance can have the call.
+        vars(error)["untaken"] = True
     return error
 
 

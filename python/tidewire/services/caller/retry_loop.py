@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from tidewire import _trace_context
 from tidewire._binding import Retry
 from tidewire._runtime.steps import Procedure
-from tidewire.errors import LinkLost, NodeStopped, NoResponders, TidewireError
+from tidewire.errors import LinkLost, MailboxFull, NodeStopped, NoResponders, Overloaded, TidewireError
+from tidewire.services.caller.argument_streams import has_streams
 from tidewire.services.instance_transport import InstanceTransport, Refused, Request
 
 if TYPE_CHECKING:
-    from tidewire._binding import Pending
+    from tidewire._binding import CallLoad, Pending
     from tidewire._runtime.steps import Steps
     from tidewire.services.caller.outbound_call import OutboundCall
     from tidewire.services.registry import Group
@@ -26,51 +27,61 @@ class RetryLoop:
         call: The call.
         group: The instances that it may go to.
         request: The call as it travels.
+        ago_s: How long ago its first attempt was made.
     """
 
-    __slots__ = ("_call", "_port", "_retry", "_seen", "_since", "_wait_s", "_why", "group", "request")
+    __slots__ = ("_ago_s", "_call", "_port", "_retry", "_seen", "_since", "_wait_s", "_why", "group", "load", "request")
 
-    def __init__(self, call: OutboundCall, group: Group, request: Request) -> None:
+    def __init__(self, call: OutboundCall, group: Group, request: Request, ago_s: float = 0.0) -> None:
         self._call = call
+        self._ago_s = ago_s
         self.group = group
         self.request = request
         # Once an attempt has failed.
         self._retry: Retry | None = None
         # Error where no instance is left: it carries the cause.
-        self._why: LinkLost | NodeStopped | None = None
+        self._why: TidewireError | None = None
         self._wait_s, self._seen = 0.0, 0
 
     def steps(self) -> Steps[Any]:
         """Send the call until an attempt is answered, and return the value."""
         spans = _trace_context.spans
-        return self._attempts() if spans is None else spans.call(self.request, self._attempts())
+        return self._attempts() if spans is None else spans.call(self.request, self._attempts(), self._call.span)
 
     def _attempts(self) -> Steps[Any]:
-        while True:
-            port = self.next()
-            if port is None:
-                yield self.pause()
-                continue
-            try:
-                reply = port.call(self.request)
-                value = (yield from reply._steps()) if isinstance(reply, Procedure) else (yield reply)
-            except BaseException as error:
-                if not self.failed(error):
-                    raise
-                continue
-            self.group.ended(port.instance, perf_counter() - self._since)
-            return self._call.made(port, value)
+        began, failure, request = perf_counter() - self._ago_s, "", self.request
+        try:
+            while True:
+                port = self.next()
+                if port is None:
+                    yield self.pause()
+                    continue
+                try:
+                    reply = port.call(request)
+                    value = (yield from reply._steps()) if isinstance(reply, Procedure) else (yield reply)
+                except BaseException as error:
+                    if not self.failed(error):
+                        raise
+                    continue
+                self.group.ended(port.instance, self.load, perf_counter() - self._since)
+                return self._call.made(port, value)
+        except BaseException as error:
+            failure = type(error).__name__
+            raise
+        finally:
+            took_us = int((perf_counter() - began) * 1e6)
+            self._call.registry.node._engine.took("client", f"{request.service}/{request.method}", failure, took_us)
 
     def next(self) -> InstanceTransport | None:
         """Begin an attempt, and return the route to its instance; None: await ``pause`` first."""
         call = self._call
         self._seen = call.registry.change_counter.count
         if self._retry is None:
-            self._port = self.group.choose(call.options)
+            self._port, self.load = self.group.choose(call)
         else:
             try:
                 self.group = call.group()
-                self._port = self.group.choose(call.options, self._retry.tried, self._why)
+                self._port, self.load = self.group.choose(call, self._retry, self._why)
             except TidewireError as error:
                 wait_s = None if is_final(error) else self._retry.nobody(monotonic())
                 if wait_s is not None:
@@ -95,7 +106,7 @@ class RetryLoop:
         """Note the error of the attempt, and return whether another one follows. If not, the caller
         raises the error: a frame of this class would keep it alive.
         """
-        note(self.group, self._port, self._since, error)
+        note(self.group, self._port, self.load, self._since, error)
         return self._goes_on(self._port, error)
 
     def resume(self, port: InstanceTransport, error: BaseException) -> Steps[Any] | None:
@@ -105,28 +116,30 @@ class RetryLoop:
         return self.steps() if self._goes_on(port, error) else None
 
     def _goes_on(self, port: InstanceTransport, error: BaseException) -> bool:
-        if is_final(error):
+        is_overload = isinstance(error, (MailboxFull, Overloaded))
+        if is_final(error) or (is_overload and has_streams(self._call.args, self._call.kwargs)):
             return False
         if self._retry is None:
             resends = self._call.registry.node.links.link_resends
             self._retry = Retry(self.request.deadline, resends, random.getrandbits(64))
         if _is_refusal(error):
-            self._retry.refused(port.instance)
+            self._retry.refused(port.instance, is_overload)
         elif not (self._call.is_idempotent(self.group) and self._retry.lost(port.instance, monotonic())):
             return False
-        if isinstance(error, LinkLost) or (isinstance(error, NodeStopped) and not isinstance(self._why, LinkLost)):
+        is_open = self._why is None or isinstance(self._why, NodeStopped)
+        if isinstance(error, LinkLost) or (is_open and isinstance(error, (MailboxFull, NodeStopped, Overloaded))):
             self._why = error
         return True
 
 
-def note(group: Group, port: InstanceTransport, since: float, error: BaseException) -> None:
+def note(group: Group, port: InstanceTransport, load: CallLoad, since: float, error: BaseException) -> None:
     """Note a failed call at its instance. A call that was refused or cancelled says nothing of the
     instance.
     """
     if _is_refusal(error) or not isinstance(error, Exception):
-        group.ended(port.instance, None)
+        group.ended(port.instance, load, None)
     else:
-        group.ended(port.instance, perf_counter() - since, failed=True)
+        group.ended(port.instance, load, perf_counter() - since, failed=True)
 
 
 def is_final(error: BaseException) -> bool:
@@ -136,9 +149,9 @@ def is_final(error: BaseException) -> bool:
 
 def _is_refusal(error: BaseException) -> bool:
     """Return whether an error says that the instance did not get the call, or did not accept it."""
-    if _is_loss(error):
-        return getattr(error, "unsent", False) is True
-    return isinstance(error, (Refused, NoResponders)) or (isinstance(error, NodeStopped) and error.retryable)
+    if getattr(error, "untaken", False) is True or isinstance(error, (Refused, NoResponders)):
+        return True
+    return isinstance(error, NodeStopped) and error.retryable
 
 
 def _is_loss(error: BaseException) -> bool:

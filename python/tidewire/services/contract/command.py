@@ -10,6 +10,7 @@ from typing import Any
 
 from tidewire._limits import COMMAND_CONCURRENCY
 from tidewire.services.contract import docstrings, type_hints
+from tidewire.services.contract.durable import is_whole
 from tidewire.services.contract.info import ServiceCommand
 from tidewire.services.contract.methods import Function, function_problems
 from tidewire.services.contract.names import method_problem, short
@@ -71,9 +72,9 @@ class Command:
             found.append(f"{title}: timeout: {short(mark.timeout)} is not allowed: give seconds above 0, or None")
         if not _seconds(mark.keep):
             found.append(f"{title}: keep: {short(mark.keep)} is not allowed: give seconds above 0")
-        if not _whole(mark.retries, 0, _RETRIES_MAX):
+        if not is_whole(mark.retries, 0, _RETRIES_MAX):
             found.append(f"{title}: retries: {short(mark.retries)} is not allowed: give 0 to {_RETRIES_MAX:,}")
-        if not _whole(mark.concurrency, 1, COMMAND_CONCURRENCY.max):
+        if not is_whole(mark.concurrency, 1, COMMAND_CONCURRENCY.max):
             found.append(
                 f"{title}: concurrency: {short(mark.concurrency)} is not allowed: give 1 to {COMMAND_CONCURRENCY.max:,}"
             )
@@ -123,7 +124,3 @@ def _parameters(function: Function) -> list[inspect.Parameter]:
 
 def _seconds(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < _SECONDS_MAX
-
-
-def _whole(value: object, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most

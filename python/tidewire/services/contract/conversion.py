@@ -227,7 +227,7 @@ def _made(hint: Any, in_progress: dict[Any, _Later]) -> Convert | None:
     if origin in _MAPS or make is not None:
         keys = _converter(parts[0], in_progress)[1] if parts else None
         items = _converter(parts[1], in_progress)[1] if len(parts) > 1 else None
-        return functools.partial(_map, hint, _class_of(hint), make or _MAPS[origin], keys, items)
+        return functools.partial(_map, hint, origin or hint, make or _MAPS[origin], keys, items)
     if origin is tuple and parts[-1:] != (...,):
         return functools.partial(_places, hint, [_converter(part, in_progress)[1] for part in parts])
     if origin in _SEQUENCES:
@@ -243,11 +243,6 @@ def _made(hint: Any, in_progress: dict[Any, _Later]) -> Convert | None:
         convert = {name: _converter(part, in_progress)[1] for name, part in fields.items()}
         return functools.partial(_record, kind, convert)
     return functools.partial(_accept, kind)
-
-
-def _class_of(hint: Any) -> type:
-    kind: type = typing.get_origin(hint) or hint
-    return kind
 
 
 def _any_of(choices: list[tuple[Any, Convert | None]]) -> Convert:

@@ -127,6 +127,7 @@ def method(
     visibility: str | None = None,
     safe: bool = False,
     prompt: bool = False,
+    cost: str | None = None,
 ) -> Marker: ...
 
 
@@ -140,6 +141,7 @@ def method(
     visibility: str | None = None,
     safe: bool = False,
     prompt: bool = False,
+    cost: str | None = None,
 ) -> Any:
     """Mark a method of a service as one that can be called. Generators, plain or async, are
     streams.
@@ -154,6 +156,8 @@ def method(
         safe: True if it changes nothing: a GET of HTTP may call it, and it is idempotent.
         prompt: True if it returns messages for a language model: a text, a picture, or a list of
             them and of dicts with ``role`` and ``content``. MCP clients get it as a prompt.
+        cost: The name of a parameter that the time of a call depends on, by its number or its
+            length. Clients with this class and the policy "lowest_latency" learn from it.
 
     Raises:
         InvalidArgument: if the marked object is not a function. Other errors are raised when
@@ -161,7 +165,7 @@ def method(
     """
 
     def mark(function: Any) -> Any:
-        _marks_for(function, "method").append(MethodMark(name, idempotent, timeout, visibility, safe, prompt))
+        _marks_for(function, "method").append(MethodMark(name, idempotent, timeout, visibility, safe, prompt, cost))
         return function
 
     return mark if function is None else mark(function)

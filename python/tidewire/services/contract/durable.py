@@ -84,14 +84,14 @@ class DurableMark:
             if getattr(self, field) not in allowed:
                 wanted = " or ".join(map(repr, allowed))
                 found.append(f"{title}: {field}: {short(getattr(self, field))} is not allowed: give {wanted}")
-        if self.start not in ("new", "all") and not isinstance(self.start, datetime) and not _whole(self.start, 0):
+        if self.start not in ("new", "all") and not isinstance(self.start, datetime) and not is_whole(self.start, 0):
             found.append(
                 f'{title}: start: {short(self.start)} is not allowed: give "new", "all", a sequence or a datetime'
             )
         for field, most in (("concurrency", CONCURRENCY.max), ("max_in_flight", CONSUMER_IN_FLIGHT.max)):
-            if not _whole(getattr(self, field), 1, most):
+            if not is_whole(getattr(self, field), 1, most):
                 found.append(f"{title}: {field}: {short(getattr(self, field))} is not allowed: give 1 to {most}")
-        if not _whole(self.max_deliver, 0):
+        if not is_whole(self.max_deliver, 0):
             found.append(
                 f"{title}: max_deliver: {short(self.max_deliver)} is not allowed: give a number of deliveries, 0 for no limit"
             )
@@ -102,7 +102,8 @@ class DurableMark:
         return found
 
 
-def _whole(value: object, least: int, most: int = 1 << 31) -> bool:
+def is_whole(value: object, least: int, most: int = 1 << 31) -> bool:
+    """Return whether a value is a whole number within these bounds."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 

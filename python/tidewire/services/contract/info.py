@@ -33,6 +33,7 @@ class MethodInfo(_Info):
         notes: Remarks that the schemas can't express, such as types without a schema.
         safe: True if it changes nothing, so that a GET of HTTP may call it.
         prompt: True if its result is messages for a language model: MCP clients get it as a prompt.
+        cost: The name of the parameter that the time of a call depends on, or None.
     """
 
     name: str
@@ -46,6 +47,13 @@ class MethodInfo(_Info):
     notes: tuple[str, ...] = ()
     safe: bool = False
     prompt: bool = False
+    cost: str | None = None
+
+    @property
+    def cost_argument(self) -> tuple[int, str] | None:
+        """Place and name of the argument that says the cost of a call."""
+        names = list(self.parameters.get("properties", ()))
+        return None if self.cost is None or self.cost not in names else (names.index(self.cost), self.cost)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ class MethodMark:
     visibility: str | None = None
     safe: bool = False
     prompt: bool = False
+    cost: str | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,14 @@ class Method:
 
         return result_of(type_hints.stream_item(self.function.hints.of.get("return", Any))[1])
 
+    @functools.cached_property
+    def cost(self) -> tuple[int, str] | None:
+        """Place and name of the argument that says the cost of a call."""
+        if self.mark.cost is None:
+            return None
+        names = [one.name for one in self.function.signature.parameters]
+        return (names.index(self.mark.cost), self.mark.cost) if self.mark.cost in names else None
+
     def info(self, visibility: str) -> MethodInfo:
         """Describe it, in a service of this visibility."""
         return self._described(narrower(self.mark.visibility or visibility, visibility))
@@ -129,7 +138,15 @@ class Method:
                 found.append(f"{title}: {option}: {short(value)} is not allowed: give True or False")
         if mark.prompt is True and self.function.streams:
             found.append(f"{title}: prompt: a stream is not allowed: return a text or a list of messages")
+        if mark.cost is not None and not self._takes(mark.cost):
+            found.append(f"{title}: cost: {short(mark.cost)} is not allowed: give the name of a parameter")
         return [problem for problem in found if problem is not None] + function_problems(title, self.function)
+
+    def _takes(self, name: object) -> bool:
+        try:
+            return name in list(inspect.signature(self.function.call).parameters)[int(self.function.owned) :]
+        except (TypeError, ValueError):
+            return False
 
     def _described(self, visibility: str) -> MethodInfo:
         writer, function = Writer(), self.function
@@ -145,6 +162,7 @@ class Method:
             tuple(dict.fromkeys(writer.notes)),
             self.mark.safe,
             self.mark.prompt,
+            self.mark.cost,
         )
 
 

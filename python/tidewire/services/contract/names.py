@@ -14,9 +14,9 @@ from tidewire.services.limits import CALL_TIMEOUT_MAX_S
 VISIBILITIES = ("node", "private", "public")
 """Who may call: this process, the nodes that joined, or everybody, which for now are the same."""
 
-STANDBY = "~"
-"""What the ids of instances begin with that stand by: they take calls only where no instance is
-active.
+STANDBY, FAR = "~", "~~"
+"""Prefixes of the ids of instances that stand by, and of those at another hub: they take calls only
+where no instance is active, or where all active ones are full.
 """
 
 RESERVED = frozenset({"sync", "with_"})

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeAlias
 
 from tidewire._binding import InboundCallRun
-from tidewire._trace_context import running
+from tidewire._trace_context import fields_of, running
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -32,6 +33,7 @@ class InboundCall:
     """A call at its host, from the moment in which it was sent there."""
 
     __slots__ = (
+        "_began_ns",
         "_interrupted",
         "_loop",
         "_task",
@@ -55,7 +57,7 @@ class InboundCall:
 
     def enter(self) -> Token[AnyRunning | None]:
         """Say that the handler begins on this thread. ``leave`` takes what this returns."""
-        self.begun = True
+        self.begun, self._began_ns = True, perf_counter_ns()
         return running.set(self)
 
     def enter_task(self) -> Token[AnyRunning | None]:
@@ -91,11 +93,20 @@ class InboundCall:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._interrupt)
 
+    def took_us(self) -> int:
+        """Return how many microseconds ago its handler began."""
+        return (perf_counter_ns() - self._began_ns) // 1_000
+
     def forget(self) -> None:
         """Release the arguments: the handler will not begin."""
         # Other instances may have the same request.
         self.request = request = copy.copy(self.request)
         request.args, request.kwargs, request.feeds = (), {}, []
+
+    @property
+    def trace_fields(self) -> dict[str, str]:
+        """The headers of its trace context, for all that is sent in it."""
+        return fields_of(self.request.headers)
 
     @property
     def was_interrupted(self) -> bool:

@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from tidewire import _log
@@ -66,7 +65,7 @@ class ServiceInstance:
         self.admission = Admission(capacity.streams, capacity.waiting)
         self.info = info
         (self.instance,) = info.instances
-        self.counters = CallCounters()
+        self.counters = CallCounters(node._engine)
         self.writing: set[StreamWriter] = set()
         self.calls: set[AnyRunning] = set()
         self._methods = methods
@@ -132,6 +131,10 @@ class ServiceInstance:
         lines = [*members, *(actor for actor in (self.values, self.streams) if actor is not None)]
         depths: list[int] = [actor.statistics()["depth"] for actor in lines]
         return sum(depths) + self.admission.waiting
+
+    def title(self, running: AnyRunning) -> str:
+        """Return service and method of a call, for metrics."""
+        return f"{self.info.name}/{running.method.name}"
 
     def admitted(self, origin: str) -> Mapping[str, Bound]:
         """Return the methods that may be called from there, by name."""
@@ -205,11 +208,10 @@ class ServiceInstance:
         token = running.enter_task()
         self.calls.add(running)
         self.counters.began()
-        started_ns = perf_counter_ns()
         try:
             args, kwargs = self.arguments(running)
             value = await running.method.call(*args, **kwargs)
-            self.counters.ended((perf_counter_ns() - started_ns) // 1_000)
+            self.counters.ended(self.title(running), running.took_us())
             return value
         # The caller receives every exception of the handler.
         except BaseException as error:  # noqa: BLE001
@@ -227,7 +229,7 @@ class ServiceInstance:
         if not running.method.coroutine or not isinstance(error, asyncio.CancelledError):
             return self._failed(running, error)
         if not running.was_interrupted and is_cancelled():
-            self.counters.cancelled()
+            self.counters.cancelled(self.title(running), running.took_us())
             raise error
         return self._interrupted(running, error)
 
@@ -238,16 +240,15 @@ class ServiceInstance:
         token = running.enter()
         self.calls.add(running)
         self.counters.began()
-        started_ns = perf_counter_ns()
         try:
             args, kwargs = self.arguments(running)
             value = running.method.call(*args, **kwargs)
             if inspect.iscoroutine(value):
                 self.refuse_coroutine(running, value)
             if running.cancelled:
-                self.counters.cancelled()
+                self.counters.cancelled(self.title(running), running.took_us())
                 return None if running.reason is None else Failure(running.reason)
-            self.counters.ended((perf_counter_ns() - started_ns) // 1_000)
+            self.counters.ended(self.title(running), running.took_us())
             return value
         # The caller receives every exception of the handler.
         except BaseException as error:  # noqa: BLE001
@@ -282,7 +283,7 @@ class ServiceInstance:
             running.cancel(reason())
 
     def _failed(self, running: AnyRunning, error: BaseException) -> Failure:
-        self.counters.failed()
+        self.counters.failed(self.title(running), type(error).__name__, running.took_us())
         self.log_failure(running, error)
         return Failure(error_for_caller(running.request.title, error))
 
@@ -297,7 +298,7 @@ class ServiceInstance:
     def _interrupted(self, running: AnyRunning, error: BaseException) -> Failure | None:
         if not running.was_interrupted:
             return self._failed(running, error)
-        self.counters.cancelled()
+        self.counters.cancelled(self.title(running), running.took_us())
         return None if running.reason is None else Failure(running.reason)
 
     def _spawn(self, receive: Any, mailbox: Mailbox, concurrency: int) -> ActorRef:

@@ -23,6 +23,8 @@ def error_for_caller(title: str, error: BaseException) -> BaseException:
         made.__cause__ = error
         return made
     if isinstance(error, Exception):
+        # A call in the handler was not taken; the call of the handler was.
+        vars(error).pop("untaken", None)
         return error
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     remote = RemoteError(type(error).__qualname__, f"{error} (raised by {title})".strip(), text)

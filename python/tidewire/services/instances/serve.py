@@ -135,11 +135,6 @@ def known(node: Node) -> list[ServiceInfo]:
     return registry_of(node).infos()
 
 
-async def services(node: Node) -> list[ServiceInfo]:
-    """Return the services that a node can reach, by name."""
-    return known(node)
-
-
 class Served:
     """One instance of a service, as the one who serves it holds it.
 
@@ -168,7 +163,10 @@ class Served:
         self._announcements: list[Pending] = []
         self._durables: DurableHandlers | None = None
         self._endpoint: ServiceEndpoint | None = None
-        methods = {one.name: _bound(declared.methods[one.name], target, one.visibility) for one in info.methods}
+        methods = {
+            one.name: _bound(declared.methods[one.name], target, declared.name, node.name, one.visibility)
+            for one in info.methods
+        }
         self._host = ServiceInstance(node, info, methods, capacity, dispatcher)
         try:
             for event in declared.events:
@@ -176,10 +174,12 @@ class Served:
                     self._listen(event, target, dispatcher)
             durable = [event for event in declared.events if event.mark.durable.name is not None]
             self._registry.add(LocalPort(self._host))
-            commands = [(command, _bound(command, target)) for command in declared.commands.values()]
+            commands = [
+                (command, _bound(command, target, declared.name, node.name)) for command in declared.commands.values()
+            ]
             if durable or commands:
                 try:
-                    events = [(event, _bound(event, target)) for event in durable]
+                    events = [(event, _bound(event, target, declared.name, node.name)) for event in durable]
                     self._consume(events, commands, dispatcher)
                 except BaseException:
                     self._registry.remove(self.name, self.instance)
@@ -343,7 +343,7 @@ class Served:
         )
 
     def _listen(self, event: Event, target: Any, dispatcher: str) -> None:
-        bound = _bound(event, target)
+        bound = _bound(event, target, self.name, self._node.name)
         receive = self._receiver(bound, event)
 
         def plan() -> Plan:
@@ -423,13 +423,15 @@ def _info(declared: Declaration, visibility: str, detail: InstanceInfo) -> Servi
     )
 
 
-def _bound(declared: Method | Event | Command, target: Any, visibility: str = "node") -> Bound:
+def _bound(declared: Method | Event | Command, target: Any, service: str, node: str, visibility: str = "node") -> Bound:
     function, is_method = declared.function, isinstance(declared, Method)
     streams = is_method and function.streams
     call = function.bound(target)
     bound = Bound(declared.name, call, function.signature, function.coroutine, streams, visibility)
     spans = _trace_context.spans
-    return bound if spans is None else replace(bound, call=spans.handler(bound, consumes=not is_method))
+    if spans is None:
+        return bound
+    return replace(bound, call=spans.handler(bound, service, node, consumes=not is_method))
 
 
-__all__ = ["CallContext", "Served", "known", "serve", "services"]
+__all__ = ["CallContext", "Served", "known", "serve"]

@@ -89,7 +89,7 @@ class SingleActive:
         self._door = Served(
             node, None, replace(declared, methods=calls, events=[], commands={}), door, capacity, "default"
         )
-        context.fences[self.name, self.instance] = self._fence
+        context.fences[self.name, self.instance] = lambda: self._lease.fence
         node._waits_for.append(self)
         node._at_goodbye.append(self._leave)
         self._task: asyncio.Task[None] | None = None
@@ -260,9 +260,6 @@ class SingleActive:
         if loop is not None and not loop.is_closed():
             self._begin_end(True, None)
 
-    def _fence(self) -> int:
-        return self._lease.fence
-
     # Calls that come while nobody is active, or to an instance that is not
 
     def _forwarder(self, method: Method) -> Function:
@@ -286,7 +283,7 @@ class SingleActive:
         while True:
             seen = registry.change_counter.count
             group = registry.find(self.name)
-            if group is not None and group.has_active:
+            if group is not None and group.active:
                 break
             await registry.pause(_LOOK_AGAIN_S, seen)
         return getattr(self._node.client(self.name).with_(headers=without_context(call.headers)), name)

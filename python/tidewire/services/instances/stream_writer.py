@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tidewire._log import log
+from tidewire._runtime.waiter import Waiter
 from tidewire.errors import AskTimeout, InvalidArgument, TidewireError
 from tidewire.services.channel import Channel, pump
 from tidewire.services.instances.inbound_call import InboundCall
 from tidewire.services.instances.outcome import error_for_caller
 
 if TYPE_CHECKING:
-    from tidewire._runtime.steps import Steps
+    from tidewire.links.call_channel import CallChannel
     from tidewire.services.instances.instance import ServiceInstance
 
 
 class StreamWriter:
-    """A stream that a host writes."""
+    """A stream that a host writes, into a channel.
 
-    def __init__(self, host: ServiceInstance, running: InboundCall) -> None:
-        self.host = host
-        self.running = running
-        self.channel = Channel(running.request.title, host.capacity.ahead, running.request.deadline)
+    Attributes:
+        host: The instance.
+        running: The call that reads the stream.
+        channel: Where the items go.
+    """
+
+    def __init__(self, host: ServiceInstance, running: InboundCall, channel: Channel | CallChannel) -> None:
+        self.host, self.running, self.channel = host, running, channel
         self._counted = False
-        self._on_cut: Callable[[], object] | None = None
 
     def open(self) -> None:
         """Begin, or wait for a place.
@@ -39,52 +43,19 @@ class StreamWriter:
         if self.host.admission.enter(self, self.running.request.priority):
             self._proceed()
 
-    # Readers of the stream
-
-    async def take(self) -> Any:
-        """Return the next item; see ``Items``."""
-        return await self.channel.take()
-
-    def take_blocking(self) -> Any:
-        """Return the next item, and block this thread; see ``Items``."""
-        return self.channel.take_blocking()
-
     def close(self) -> None:
         """Say that nobody reads any more."""
         if self.channel.close():
             self.cancel(None)
 
-    def over(self) -> Steps[None]:
-        """Read no more, and wait until the generator was closed."""
-        self.close()
-        yield from self.channel.over()
-
-    # Its host
-
-    def cancel(self, reason: BaseException | None) -> None:
+    def cancel(self, reason: BaseException | None = None) -> None:
         """End it: the generator's ``finally`` runs, and a reader that is still there gets the
         reason after the items before it; over a link, after those that it gave credit for.
         """
         self.running.cancel(reason)
         self.channel.unpark()
-        on_cut = self._on_cut
-        if on_cut is not None:
-            on_cut()
         if not self.running.begun:
             self.finish(self.running.reason)
-
-    def on_cut(self, call: Callable[[], object] | None) -> None:
-        """Have this called, on whichever thread, when it is cancelled; at once if it has been.
-        None: nothing any more.
-        """
-        self._on_cut = call
-        if call is not None and self.running.cancelled:
-            call()
-
-    @property
-    def reason(self) -> BaseException:
-        """Error for the reader after a cancel."""
-        return self.running.reason or TidewireError(f"{self.channel.title}: the stream has been closed")
 
     def begin(self) -> None:
         """Say that its generator begins."""
@@ -93,12 +64,16 @@ class StreamWriter:
 
     def finish(self, error: BaseException | None) -> None:
         """Say that nothing more will be written."""
-        self.host.writing.discard(self)
         if self._counted:
             self._counted = False
             self._count(error)
         # A reader that sees the end finds the stream counted.
         self.channel.end(error)
+        self.leave()
+
+    def leave(self) -> None:
+        """Make room for another: nothing more will be written."""
+        self.host.writing.discard(self)
         following: StreamWriter | None = self.host.admission.leave(self)
         if following is not None:
             following.resume()
@@ -138,12 +113,14 @@ class StreamWriter:
         return error_for_caller(self.channel.title, error)
 
     def _count(self, error: BaseException | None) -> None:
-        if self.running.cancelled:
-            self.host.counters.cancelled()
+        counters, title, took_us = self.host.counters, self.host.title(self.running), self.running.took_us()
+        # The generator may end before the cancellation by a reader that has gone arrives.
+        if self.running.cancelled or (error is None and self.channel.closed):
+            counters.cancelled(title, took_us)
         elif error is not None:
-            self.host.counters.failed()
+            counters.failed(title, type(error).__name__, took_us)
         else:
-            self.host.counters.streamed()
+            counters.streamed(title, took_us)
 
 
 async def write(writing: StreamWriter) -> None:
@@ -178,7 +155,7 @@ async def write(writing: StreamWriter) -> None:
 async def _opened(writing: StreamWriter) -> Any:
     args, kwargs = writing.host.arguments(writing.running)
     made = writing.running.method.call(*args, **kwargs)
-    if inspect.isawaitable(made) and not hasattr(made, "__aiter__"):
+    if not hasattr(made, "__aiter__") and inspect.isawaitable(made):
         made = await made
     if not hasattr(made, "__aiter__"):
         raise InvalidArgument(
@@ -187,13 +164,43 @@ async def _opened(writing: StreamWriter) -> Any:
     return made
 
 
+class TaskWriter(StreamWriter):
+    """A stream of an asynchronous generator that is run by the task of its caller's request."""
+
+    _place: Waiter | None = None
+    _proceeds = False
+
+    async def run(self) -> None:
+        """Wait for a place, and write the stream."""
+        if not self._proceeds:
+            self._place = Waiter()
+        try:
+            # Another thread may have found a place meanwhile, and nobody to wake.
+            if self._place is not None and not self._proceeds:
+                await self._place
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        await write(self)
+
+    def leave(self) -> None:
+        """Make room for another; see ``StreamWriter``."""
+        super().leave()
+        self._proceed()
+
+    def _proceed(self) -> None:
+        self._proceeds = True
+        if self._place is not None:
+            self._place.wake()
+
+
 class PlainWriting(StreamWriter):
     """A stream of a plain generator. It is advanced on a dispatcher thread as long as there is
     room, and holds none while there is not.
     """
 
-    def __init__(self, host: ServiceInstance, running: InboundCall) -> None:
-        super().__init__(host, running)
+    def __init__(self, host: ServiceInstance, running: InboundCall, channel: Channel | CallChannel) -> None:
+        super().__init__(host, running, channel)
         self._generator: Iterator[Any] | None = None
 
     def _proceed(self) -> None:

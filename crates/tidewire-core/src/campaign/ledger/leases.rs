@@ -111,6 +111,14 @@ impl Ledger {
         Ok(ClaimState { state: self.state, left })
     }
 
+    /// The state of a lease of which exactly these runs are completed already: the worker did not
+    /// get the answer, and completes them again. None: it is another completion.
+    pub fn completed(&self, lease: &Lease, count: u32) -> Option<ClaimState> {
+        let held = &self.leases[self.find(lease).ok()?];
+        let is_again = count > 0 && lease.first + u64::from(count) == held.first;
+        is_again.then_some(ClaimState { state: self.state, left: held.count })
+    }
+
     /// Gives the rest of a lease back. A revoked lease is no error.
     pub fn give_back(&mut self, now: Clock, lease: &Lease) {
         self.tick(now);

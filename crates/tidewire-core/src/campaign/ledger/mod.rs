@@ -45,7 +45,6 @@ pub struct Ledger {
     reason: String,
     /// The first run that nobody has had.
     next: u64,
-    /// The number of the last lease.
     last_lease: u64,
     leases: Vec<LeaseRecord>,
     returned: ReturnedRanges,

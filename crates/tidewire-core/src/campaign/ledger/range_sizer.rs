@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 const NEWEST: f64 = 0.3;
 /// A range grows at most by this factor over the widest that was completed.
 const GROWTH: u32 = 8;
-/// The most runs of a range.
 const RANGE_RUNS_MAX: u32 = 100_000;
 /// A range is not cut to less time than this, in microseconds, however near the end is.
 const TAIL_US: f64 = 5_000.0;

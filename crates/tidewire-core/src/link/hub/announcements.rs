@@ -144,9 +144,10 @@ impl Hub {
         listens: bool,
     ) -> Result<(), Refusal> {
         let Some(link) = self.links.get(at).and_then(Option::as_ref) else { return Ok(()) };
-        let (bytes, max) = (says.len(), limits::LINK_HEAD_BYTES.default);
+        let (bytes, max) = (says.len(), limits::LINK_ANNOUNCEMENT_BYTES.default);
         if bytes as u64 > max {
-            let text = format!("link_head_bytes={max}: the fields of the subscription have {bytes} bytes: say less");
+            let text =
+                format!("link_announcement_bytes={max}: the description has {bytes} bytes: declare fewer methods");
             return Err((ErrorCode::LimitExceeded, text));
         }
         let fields = Fields::parse("SUBSCRIBE", says).ok();
@@ -216,10 +217,16 @@ impl Hub {
 
     /// All announcements of nodes. An unchanged announcement is not encoded again: all lists share
     /// one copy.
-    pub(super) fn list_services(&mut self) -> Listed {
+    pub(super) fn list_services(&mut self, grant: Option<usize>) -> Listed {
         let mut listed = Listed { parts: vec![(VALUE_HEAD, Arc::default())], bytes: VALUE_HEAD };
+        let access = &self.options.access;
+        let is_partner = access.is_partner(grant);
         for link in self.links.iter_mut().flatten().filter(|link| link.said.bytes > 0) {
-            let part = link.said.listed(&link.name, &self.tree);
+            let part = if is_partner {
+                link.said.listed_for(&self.tree, |pattern| access.may_see(grant, pattern))
+            } else {
+                link.said.listed(&link.name, &self.tree)
+            };
             listed.bytes += part.len();
             listed.parts.push((listed.bytes, part));
         }
@@ -229,6 +236,14 @@ impl Hub {
 }
 
 impl Announcements {
+    /// The entries of another hub, which sees no nodes.
+    fn listed_for(&self, tree: &SubjectTree<Subscriber>, is_seen: impl Fn(&str) -> bool) -> Arc<[u8]> {
+        let mut out = Vec::new();
+        let subscribers = self.subscriptions.iter().filter_map(|&key| tree.get(key));
+        subscribers.filter(|one| is_seen(&one.pattern)).for_each(|one| put_service(&mut out, "", one));
+        Arc::from(out)
+    }
+
     fn listed(&mut self, node: &str, tree: &SubjectTree<Subscriber>) -> Arc<[u8]> {
         let write = || {
             let mut out = Vec::with_capacity(self.bytes + self.bytes / 8);

@@ -6,17 +6,22 @@ use std::collections::BTreeSet;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::subject::grammar::{OF_AGENTS, OF_SERVICES};
-use tidewire_proto::wire::{self, CallHead, Fields, Flags, Frame, Kind, SubscribeHead, WireError};
+use tidewire_proto::wire::{
+    self, CHOICE_WITH_CAPACITY, CallHead, Fields, Flags, Frame, Kind, SubscribeHead, WireError,
+};
 
+use crate::federation::{HUBS, HubPath};
+
+use super::super::access::fix_of;
 use super::super::flow_control::FlowWindow;
 use super::super::session::taken_slot;
 use super::routes::{ReverseRoute, Route, Subscriber};
 use super::{Hub, LinkId, next_draw};
 use crate::tree::SubscriptionId;
 
-/// Sort key of the possible responders of a call: false for a group member, load, turn, and order
-/// of subscription.
-type Rank = (bool, u32, u64, SubscriptionId);
+/// Sort key of the possible responders of a call: false for a group member, false on this side of a
+/// federation, load, turn, and order of subscription.
+type Rank = (bool, bool, u32, u64, SubscriptionId);
 
 /// A possible route of a call: its rank, the link, and the id of the subscription there.
 type CallRoute = (Rank, LinkId, u64);
@@ -52,8 +57,10 @@ impl Hub {
             pattern: head.pattern.to_owned(),
             says: frame.payload.to_vec(),
             in_progress: 0,
+            is_full: false,
             listens,
             remote,
+            far: self.link(at).is_some_and(|link| link.hub.is_some()),
             key: None,
         };
         self.course = None;
@@ -127,6 +134,13 @@ impl Hub {
         Err(Some((ErrorCode::Unauthorized, text)))
     }
 
+    /// True unless a link of another hub passes on a call or a message whose path does not end
+    /// there.
+    pub(super) fn states_its_path(&self, at: LinkId, fields: &Fields<'_>) -> bool {
+        let hub = self.links.get(at).and_then(Option::as_ref).and_then(|link| link.hub.as_deref());
+        hub.is_none_or(|hub| fields.text(HUBS).and_then(|path| path.rsplit(' ').next()) == Some(hub))
+    }
+
     /// Where a call goes, or why it goes nowhere. Without a reason it was answered.
     fn route(
         &mut self,
@@ -135,13 +149,17 @@ impl Hub {
         frame: &Frame<'_>,
     ) -> Result<(LinkId, u64, SubscriptionId), Option<(ErrorCode, String)>> {
         let subject = head.subject;
+        if !self.states_its_path(at, &head.fields) && !subject.starts_with(OF_HUB) {
+            let text = format!("fields: {HUBS}: its last hub has to be the one that sends the call");
+            return Err(Some((ErrorCode::Unauthorized, text)));
+        }
         let grant = self.link(at).and_then(|link| link.grant);
         // Everybody may call the subjects of a node: the node knows to whom it has exported each
         // object.
         if !subject.starts_with(OF_NODE) && !self.options.access.may_call(grant, subject) {
             return Err(Some((
                 ErrorCode::Unauthorized,
-                format!("subject: {subject:?} is not allowed with this token"),
+                format!("subject: {subject:?} is not allowed with this token: {}", fix_of(subject)),
             )));
         }
         // The hub's own node may still need other nodes to finish its work.
@@ -194,14 +212,14 @@ impl Hub {
             let max = callee.ours.max();
             let text =
                 format!("link_in_flight={max}: too many calls are open at the node that answers: try again later");
-            return Ok(Some((ErrorCode::LimitExceeded, text)));
+            return Ok(Some((ErrorCode::Overloaded, text)));
         };
         let unplaced = callee.unplaced(frame);
         let Ok(bytes) = callee.out.forward(unplaced.as_deref().unwrap_or(frame.bytes), lane.into(), id) else {
             callee.ours.remove(id);
             let limit = self.full_callee(to);
             let text = format!("{limit}: too much waits for the node that answers: try again later");
-            return Ok(Some((ErrorCode::LimitExceeded, text)));
+            return Ok(Some((ErrorCode::Overloaded, text)));
         };
         wire::set_route(bytes, number, subscription);
         self.touch(to);
@@ -237,20 +255,30 @@ impl Hub {
         let mut draw = next_draw(&mut self.draw);
         // Wildcard subscribers do not answer calls on subjects that belong to one node, service or
         // agent.
+        let (links, path) = (&self.links, head.fields.text(HUBS).map(HubPath::parse));
+        // A caller over HTTP does not cross to another hub.
+        let (has_refusal, is_outside) = (choice == CHOICE_WITH_CAPACITY, head.fields.text(ORIGIN).is_some());
+        // A call does not return to a hub that it has passed.
+        let is_back = |subscriber: &Subscriber| {
+            let hub = links[subscriber.link].as_ref().and_then(|link| link.hub.as_ref());
+            path.as_ref().zip(hub).is_some_and(|(path, hub)| path.has(hub))
+        };
         let owned = [OF_NODE, OF_SERVICES, OF_AGENTS].into_iter().find(|prefix| subject.starts_with(prefix));
         self.tree.for_each_match_str(subject, |subscriber| {
             let Some(key) = subscriber.key else { return };
             if subscriber.listens
                 || (remote && subscriber.remote)
+                || (subscriber.far && (is_outside || is_back(subscriber)))
+                || (has_refusal && subscriber.is_full)
                 || owned.is_some_and(|prefix| !subscriber.pattern.starts_with(prefix))
             {
                 return;
             }
             draw = draw.rotate_left(17).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            let load = if choice == 0 { subscriber.in_progress } else { 0 };
+            let load = if choice == 0 || has_refusal { subscriber.in_progress } else { 0 };
             // Equal loads take turns by chance; keys compare in the order of subscriptions.
             let turn = if choice == 1 { 0 } else { draw };
-            visit(((subscriber.queue.is_empty(), load, turn, key), subscriber.link, subscriber.id));
+            visit(((subscriber.queue.is_empty(), subscriber.far, load, turn, key), subscriber.link, subscriber.id));
         });
     }
 

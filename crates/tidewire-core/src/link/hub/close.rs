@@ -77,6 +77,7 @@ impl Hub {
     pub(super) fn finished(&mut self, subscription: SubscriptionId) {
         if let Some(subscriber) = self.tree.get_mut(subscription) {
             subscriber.in_progress = subscriber.in_progress.saturating_sub(1);
+            subscriber.is_full = false;
         }
     }
 

@@ -18,8 +18,9 @@ impl Hub {
     /// Publishes an update to its subscribers: a subscription with an announcement has come or
     /// gone.
     pub(super) fn announce(&mut self, subject: &str, node: &str, subscriber: &Subscriber) {
-        let (mut entry, mut head) = (Vec::new(), Vec::new());
+        let (mut entry, mut nameless, mut head) = (Vec::new(), Vec::new(), Vec::new());
         put_service(&mut entry, node, subscriber);
+        put_service(&mut nameless, "", subscriber);
         if (PublishHead { subject, ..PublishHead::default() }).put(&mut head).is_err() {
             return;
         }
@@ -27,12 +28,20 @@ impl Hub {
             let serves = subject != REMOVED;
             self.note(node, |node| Change::Serves { node, pattern: subscriber.pattern.to_string(), serves });
         }
-        let payload = as_value(&entry);
+        let (payload, nameless) = (as_value(&entry), as_value(&nameless));
         for (to, subscription) in self.receivers(subject, None) {
             // A queue group has no part in this: each node keeps a list of its own. Other hubs tell
             // their nodes themselves.
-            if subscription == 0 && !self.is_remote(to) {
-                self.tell_changes(to, &head, &payload);
+            if subscription != 0 || self.is_remote(to) {
+                continue;
+            }
+            let grant = self.links[to].as_ref().and_then(|link| link.grant);
+            match self.options.access.is_partner(grant) {
+                false => self.tell_changes(to, &head, &payload),
+                true if self.options.access.may_see(grant, &subscriber.pattern) => {
+                    self.tell_changes(to, &head, &nameless);
+                }
+                true => {}
             }
         }
     }

@@ -74,6 +74,10 @@ impl Hub {
             self.link(at).map(|link| link.ours.remove(frame.id));
             self.link(to).map(|link| link.theirs.remove(id));
             self.finished(subscription);
+            let is_full = frame.kind == Kind::Fail && frame.head == ErrorCode::Overloaded.number().to_le_bytes();
+            if let Some(subscriber) = self.tree.get_mut(subscription).filter(|_| is_full) {
+                subscriber.is_full = true;
+            }
         } else {
             self.ask_for_chunks(at, frame, to);
         }

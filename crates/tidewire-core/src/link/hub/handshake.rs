@@ -9,6 +9,7 @@ use super::super::access::Access;
 use super::super::keepalive::Keepalive;
 use super::super::session::SHARED_MEMORY;
 use super::{Change, Hub, LinkId};
+use crate::federation::check_hub_name;
 
 /// Why a node is not taken in.
 type Refusal = (ErrorCode, String);
@@ -49,13 +50,16 @@ impl Hub {
             );
             return Err((ErrorCode::WireError, text));
         }
-        let own = self.options.number;
+        let (own, is_open) = (self.options.number, self.options.access.is_open());
         let grant = match self.link(at) {
+            Some(link) if link.partner.is_some() => Ok(link.partner),
             Some(link) if link.gateway => Ok(Some(Access::GATEWAY)),
             Some(link) if link.remote || (own != 0 && link.number == own) => Ok(Some(Access::TRUSTED)),
+            Some(link) if link.looks && is_open => Ok(Some(Access::VIEWER)),
             _ => self.options.access.admit(hello.fields.text("token")),
         };
         let grant = grant.map_err(|text| (ErrorCode::Unauthorized, text.to_owned()))?;
+        self.admits_partner(grant, name, hello.fields.text("hub"))?;
         if let Some(limit) = self.used_up(at, grant, name) {
             let text =
                 format!("{limit}: as many nodes as possible have joined: raise the limit at the hub, or join later");
@@ -64,6 +68,24 @@ impl Hub {
         let taken = self.take_name(at, name, grant, hello.fields.text("resume"));
         taken.map_err(|text| (ErrorCode::NameTaken, text))?;
         Ok((version, grant, name))
+    }
+
+    /// The token of a partner is for one hub, which has the name of its user here.
+    fn admits_partner(&self, grant: Option<usize>, name: &str, hub: Option<&str>) -> Result<(), Refusal> {
+        let access = &self.options.access;
+        if !access.is_partner(grant) {
+            return Ok(());
+        }
+        let user = access.user(grant);
+        if !user.is_empty() && user != name {
+            let text = format!("name: {name:?} is not allowed: this token is for the hub {user:?}: join as {user:?}");
+            return Err((ErrorCode::Unauthorized, text));
+        }
+        if hub.is_none_or(|hub| check_hub_name("hub", hub).is_err()) {
+            let text = format!("hub: {hub:?} is not allowed: this token is for another hub: join from a hub");
+            return Err((ErrorCode::Unauthorized, text));
+        }
+        Ok(())
     }
 
     fn take_in(&mut self, at: LinkId, grant: Option<usize>, name: &str, said: &Fields<'_>, now_us: u64) {
@@ -81,6 +103,7 @@ impl Hub {
         link.frame_max = least(link.frame_max, number("frame-bytes", limits::LINK_FRAME_BYTES));
         let place = said.text("place").filter(|_| link.near && said.has_word("features", SHARED_MEMORY));
         link.memory = memory.zip(place).is_some_and(|(memory, place)| memory.shares(place));
+        link.hub = said.text("hub").map(str::to_owned);
         link.greeting_until_us = None;
         name.clone_into(&mut link.name);
         link.joined_us = now_us;
@@ -97,6 +120,7 @@ impl Hub {
         let Some(link) = self.links.get(at).and_then(Option::as_ref) else { return Ok(()) };
         let (options, mut fields) = (&self.options, FieldsWriter::new(&mut said));
         fields.add("name", options.name.as_bytes())?;
+        fields.add("run", format!("{:016x}", self.run).as_bytes())?;
         fields.add("resume", link.resume.as_bytes())?;
         if link.memory {
             fields.add("features", SHARED_MEMORY.as_bytes())?;

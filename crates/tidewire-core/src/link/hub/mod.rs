@@ -29,18 +29,20 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use tidewire_proto::wire::{FailHead, Flags, Frame, Kind, WireError};
 
-use super::access::{Access, TokenLimits};
+use super::access::{Access, Grant, TokenLimits};
 use super::keepalive::Keepalive;
 use super::outbox::Outbox;
 use super::session::Fault;
 use super::slots::{Mirror, Slots};
 use crate::tree::{SubjectTree, SubscriptionId};
 
+use crate::stream::dedupe::Window;
+
 use announcements::Announcements;
 use auth_throttle::{AuthThrottle, Refused};
 use bounds::Bounds;
 use name_reservations::NameReservations;
-use publish::PublishRoute;
+use publish::{CROSSED_MAX, CROSSED_SPAN_US, PublishRoute};
 use routes::{ReverseRoute, Route, Subscriber};
 
 pub use node_list::Change;
@@ -85,10 +87,16 @@ struct Link {
     gateway: bool,
     /// The link of a node that a bridge reaches.
     remote: bool,
+    /// The grant of another hub whose messages the link passes on.
+    partner: Option<usize>,
+    /// The link of a console that may only look, unless it has a token.
+    looks: bool,
     /// Its other end is on this machine.
     near: bool,
     /// Its node and the hub share the memory of their machine.
     memory: bool,
+    /// The other hub for which its node calls and publishes.
+    hub: Option<String>,
     /// When it is looked at next for its greeting or its heartbeat.
     beat_at_us: u64,
     /// The links whose nodes know its name, and perhaps some that have gone.
@@ -141,6 +149,12 @@ pub struct Hub {
     next_number: u32,
     counts: HubCounts,
     draw: u64,
+    /// The seed, which differs between runs of a hub.
+    run: u64,
+    /// The number of the last published message.
+    message: u64,
+    /// Messages of other hubs that came before.
+    crossed: Window,
     found: Vec<SubscriptionId>,
     /// Where the last message went, until that may have changed.
     course: Option<PublishRoute>,
@@ -179,6 +193,9 @@ impl Hub {
             next_number: 1,
             counts: HubCounts::default(),
             draw: seed | 1,
+            run: seed,
+            message: 0,
+            crossed: Window::new(CROSSED_SPAN_US, CROSSED_MAX),
             found: Vec::new(),
             course: None,
             leaving: false,
@@ -188,6 +205,11 @@ impl Hub {
             changes: None,
             interests_changed: false,
         }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.options.name
     }
 
     /// The longest frame that it takes.
@@ -237,8 +259,11 @@ impl Hub {
             here: false,
             gateway: false,
             remote: false,
+            partner: None,
+            looks: false,
             near: false,
             memory: false,
+            hub: None,
             beat_at_us: u64::MAX,
             known_by: BTreeSet::new(),
             leaves: false,
@@ -286,6 +311,17 @@ impl Hub {
         at
     }
 
+    /// As [`connected_here`](Self::connected_here), for a link that passes on what another hub
+    /// says: it needs no token, and has the permissions of a grant of its own.
+    pub fn connected_partner(&mut self, grant: Grant, secret: String, now_us: u64) -> LinkId {
+        let grant = self.options.access.add_partner(grant);
+        let at = self.connected_here(secret, now_us);
+        if let Some(link) = self.link(at) {
+            link.partner = Some(grant);
+        }
+        at
+    }
+
     /// Permissions of the tokens.
     pub fn access(&self) -> &Access {
         &self.options.access
@@ -295,7 +331,8 @@ impl Hub {
     /// joined before keep their permissions only if they needed no token.
     pub fn set_access(&mut self, access: Access) {
         self.course = None;
-        self.options.access = access;
+        let before = std::mem::take(&mut self.options.access);
+        self.options.access = access.with_partners_of(before);
     }
 
     /// Notes that the connection to other nodes, at this place, is lost. None: they are met again.
@@ -309,6 +346,13 @@ impl Hub {
     pub fn comes_from(&mut self, at: LinkId, place: u128) {
         if let Some(link) = self.link(at) {
             link.place = Some(place);
+        }
+    }
+
+    /// Marks a link as that of a console that may only look, if the hub has no tokens.
+    pub fn only_looks(&mut self, at: LinkId) {
+        if let Some(link) = self.link(at) {
+            link.looks = true;
         }
     }
 

@@ -84,7 +84,8 @@ impl Hub {
     ) -> Option<Result<(), (ErrorCode, String)>> {
         match subject {
             SERVICES => {
-                let known = self.list_services();
+                let grant = self.link(at).and_then(|link| link.grant);
+                let known = self.list_services(grant);
                 Some(self.answer_list(at, frame, known))
             }
             NODES => {

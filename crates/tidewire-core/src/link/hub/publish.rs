@@ -4,13 +4,20 @@
 use std::collections::BTreeMap;
 
 use tidewire_proto::generated::limits;
-use tidewire_proto::wire::{self, Flags, Frame, Kind, PublishHead, WireError};
+use tidewire_proto::wire::{self, Fields, Flags, Frame, Kind, PublishHead, WireError};
+
+use crate::federation::{HUBS, HubPath, MESSAGE_ID, MESSAGE_ID_BYTES};
 
 use super::super::flow_control::FlowWindow;
 use super::super::session::taken_slot;
 use super::calls::{OF_HUB, OF_NODE, names_a_caller};
 use super::routes::{Fanout, Receiver, ReverseRoute, Route, Subscriber};
 use super::{Hub, LinkId, next_draw};
+
+/// For how long a message of another hub is remembered, so that it is not delivered twice.
+pub(super) const CROSSED_SPAN_US: u64 = 120_000_000;
+/// The most messages of other hubs that are remembered.
+pub(super) const CROSSED_MAX: usize = 65_536;
 
 /// Where messages of one link with one head go. Most messages have the head of the one before.
 pub(super) struct PublishRoute {
@@ -30,6 +37,7 @@ impl Hub {
         }
         let Some(course) = self.course.take_if(is_same) else { return false };
         let Some(number) = self.link(at).map(|link| link.number) else { return false };
+        self.message += 1;
         for &to in &course.to {
             self.publish_to(to, 0, at, number, frame);
         }
@@ -51,10 +59,16 @@ impl Hub {
             link.theirs.insert(id, Route::Fan(Box::new(fan))).map_err(|taken| taken_slot("PUBLISH", taken))?;
         }
         let owned = [OF_HUB, OF_NODE].iter().any(|prefix| head.subject.starts_with(prefix));
+        let forged = forged || !self.states_its_path(at, &head.fields);
         if owned || forged || !self.options.access.may_publish(grant, head.subject) {
             self.counts.refused += 1;
             return Ok(());
         }
+        // After the checks: a message that is refused hides no other one of its id.
+        if !head.fields.is_empty() && self.has_crossed_before(&head.fields) {
+            return Ok(());
+        }
+        self.message += 1;
         let (mut receivers, to) = match self.is_remote(at) {
             true => (Vec::new(), self.meant(head.subject, head.to)),
             false => (Vec::new(), self.receivers(head.subject, Some(at))),
@@ -73,6 +87,20 @@ impl Hub {
             fan.to = receivers;
         }
         Ok(())
+    }
+
+    /// True for a message of another hub that has passed this one, or came another way before.
+    fn has_crossed_before(&mut self, fields: &Fields<'_>) -> bool {
+        let Some(path) = fields.text(HUBS) else { return false };
+        if HubPath::parse(path).has(&self.options.name) {
+            return true;
+        }
+        let Some(id) = fields.text(MESSAGE_ID).filter(|id| id.len() <= MESSAGE_ID_BYTES) else { return false };
+        let came_before = self.crossed.find(id, self.now_us).is_some();
+        if !came_before {
+            self.crossed.insert(id, 0, self.now_us);
+        }
+        came_before
     }
 
     /// The links that a message goes to, each with the subscription that is meant, or 0 for all
@@ -122,7 +150,9 @@ impl Hub {
     /// Passes a message on; the id of the exchange if it has a long payload.
     fn publish_to(&mut self, to: LinkId, subscription: u64, at: LinkId, number: u32, frame: &Frame<'_>) -> Option<u64> {
         self.introduce(to, at);
+        let message = self.message;
         let link = self.link_with_capacity(to)?;
+        let to_number = if link.hub.is_some() && subscription == 0 { message } else { subscription };
         let opened = match frame.flags.more() {
             _ if !link.takes(frame) => None,
             true => link.ours.insert(ReverseRoute::Published { link: at, id: frame.id }).ok(),
@@ -134,7 +164,7 @@ impl Hub {
             self.counts.dropped += 1;
             return None;
         };
-        wire::set_route(bytes, number, subscription);
+        wire::set_route(bytes, number, to_number);
         self.counts.published += 1;
         self.counts.forwarded += 1;
         self.touch(to);

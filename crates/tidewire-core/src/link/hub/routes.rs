@@ -81,9 +81,13 @@ pub(super) struct Subscriber {
     pub(super) pattern: String,
     pub(super) says: Vec<u8>,
     pub(super) in_progress: u32,
+    /// It has refused a call for lack of capacity, and no call there has ended since.
+    pub(super) is_full: bool,
     /// The subscription answers no calls.
     pub(super) listens: bool,
     /// The subscription belongs to a node that a bridge reaches.
     pub(super) remote: bool,
+    /// The subscription leads to another hub.
+    pub(super) far: bool,
     pub(super) key: Option<SubscriptionId>,
 }

@@ -104,6 +104,7 @@ impl<C: Clone> Session<C> {
             resume: fields.text("resume").unwrap_or_default().to_owned(),
             node: fields.number("node").and_then(|node| u32::try_from(node).ok()).unwrap_or(0),
             payload_bytes: self.payload_max,
+            run: fields.text("run").unwrap_or_default().to_owned(),
         }));
         if self.leaving {
             self.tell(Kind::Goodbye, Flags::URGENT, 0, 0);

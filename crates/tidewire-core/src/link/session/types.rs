@@ -44,6 +44,9 @@ pub struct Greeting {
     /// The length from which its payloads are compressed: on the connection to another host, and on
     /// a connection within its host. 0: none.
     pub compress_bytes: (usize, usize),
+    /// The name of another hub, for which the node calls and publishes. Published messages then
+    /// have their numbers in `to`, so the node has no queue groups of messages.
+    pub hub: Option<String>,
 }
 
 impl Greeting {
@@ -68,6 +71,7 @@ impl Greeting {
                 limits::LINK_COMPRESS_BYTES.default as usize,
                 limits::LINK_COMPRESS_NEAR_BYTES.default as usize,
             ),
+            hub: None,
         }
     }
 
@@ -76,7 +80,7 @@ impl Greeting {
         let mut said = Vec::new();
         let mut fields = FieldsWriter::new(&mut said);
         fields.add("name", self.name.as_bytes())?;
-        for (name, value) in [("token", &self.token), ("resume", &self.resume)] {
+        for (name, value) in [("token", &self.token), ("resume", &self.resume), ("hub", &self.hub)] {
             if let Some(value) = value {
                 fields.add(name, value.as_bytes())?;
             }
@@ -108,6 +112,8 @@ pub struct Joined {
     pub node: u32,
     /// The longest payload that the hub takes.
     pub payload_bytes: usize,
+    /// The run of the hub, in which its numbers of messages are unique; empty from older hubs.
+    pub run: String,
 }
 
 /// A node, as the hub named it.

@@ -12,8 +12,7 @@ const SECOND_US: u64 = 1_000_000;
 fn a_slow_call_is_told_of_every_half_heartbeat_until_it_ends() {
     let (mut world, caller, callee) = pair(1);
     world.call(caller, "svc", b"", 1);
-    world.settle();
-    let call = world.called(callee);
+    let call = world.settled_call(callee);
     assert_eq!(alive(&mut world, caller), [], "a quick call is not told of");
     world.wait_us(3 * SECOND_US);
     assert_eq!(alive(&mut world, caller), [(1, 0)]);
@@ -32,16 +31,14 @@ fn a_call_with_a_short_deadline_is_told_of_while_there_is_time() {
     let (mut world, caller, callee) = pair(2);
     let head = CallHead { subject: "svc", deadline_ms: 1_000, ..CallHead::default() };
     let id = world.nodes[caller].session.call(&head, Flags::NORMAL, b""[..].into(), 7).unwrap();
-    world.settle();
-    world.called(callee);
+    world.settled_call(callee);
     world.wait_us(300_000);
     assert_eq!(alive(&mut world, caller), [(7, 0)]);
     world.blocked_ms = 400;
     world.wait_us(650_000);
     assert_eq!(alive(&mut world, caller), [(7, 400), (7, 400)]);
     world.nodes[caller].session.cancel(id);
-    world.settle();
-    world.events(callee);
+    world.settled(callee);
     world.wait_us(10 * SECOND_US);
     assert_eq!(alive(&mut world, caller), []);
     nothing_is_left(&world);
@@ -52,8 +49,7 @@ fn short_deadlines_do_not_make_work_without_end() {
     let (mut world, caller, callee) = pair(3);
     let head = CallHead { subject: "svc", deadline_ms: 1, ..CallHead::default() };
     world.nodes[caller].session.call(&head, Flags::NORMAL, b""[..].into(), 7).unwrap();
-    world.settle();
-    world.called(callee);
+    world.settled_call(callee);
     world.wait_us(SECOND_US);
     let told = alive(&mut world, caller).len();
     assert!((10..=20).contains(&told), "{told} times in a second");
@@ -66,8 +62,7 @@ fn the_heartbeat_of_the_callee_says_how_often() {
     let callee = world.join_with(&Greeting { heartbeat_ms: 200, ..Greeting::new("callee") });
     world.subscribe(callee, "svc", "");
     world.call(caller, "svc", b"", 1);
-    world.settle();
-    world.called(callee);
+    world.settled_call(callee);
     world.wait_us(SECOND_US);
     let told = alive(&mut world, caller).len();
     assert!((9..=10).contains(&told), "{told} times in a second");

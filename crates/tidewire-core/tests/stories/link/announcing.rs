@@ -78,8 +78,7 @@ fn a_token_need_not_allow_subscriptions_to_its_services_and_replies() {
     }
     for subject in ["svc.bank.deposit", "svc.bank.one.deposit", "till.open"] {
         world.call(root, subject, b"", 2);
-        world.settle();
-        world.called(bank);
+        world.settled_call(bank);
     }
 }
 
@@ -95,8 +94,7 @@ fn a_service_is_answered_by_nobody_who_subscribes_to_everything() {
         assert_eq!(failure(&mut world, caller).1, ErrorCode::NoResponders, "{subject}");
     }
     world.call(caller, "plain", b"", 2);
-    world.settle();
-    world.called(wide);
+    world.settled_call(wide);
 }
 
 #[test]
@@ -169,8 +167,7 @@ fn the_list_of_services_is_there_once_however_many_ask() {
     assert!(before == list(&mut world) && before.len() > 20 * 15 * KIB);
     assert_eq!(u32::from_be_bytes(before[1..5].try_into().unwrap()) as usize, before.len() - 5);
     let id = world.nodes[server].session.subscribe(&SubscribeHead { queue: "", pattern: "svc.t.1.*" }, &service, 1);
-    world.settle();
-    world.events(server);
+    world.settled(server);
     assert!(list(&mut world).len() > before.len() + 15 * KIB, "what has come is in it");
     world.nodes[server].session.unsubscribe(id.unwrap());
     world.settle();

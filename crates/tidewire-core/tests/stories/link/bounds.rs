@@ -49,7 +49,7 @@ fn a_call_that_no_member_can_take_says_why() {
     world.call(caller, "svc", b"", 99);
     world.settle();
     let (tag, code, text) = failure(&mut world, caller);
-    assert_eq!((tag, code), (99, ErrorCode::LimitExceeded));
+    assert_eq!((tag, code), (99, ErrorCode::Overloaded));
     assert_eq!(text, "link_in_flight=16: too many calls are open at the node that answers: try again later");
 }
 
@@ -145,12 +145,10 @@ fn a_node_that_sends_items_beyond_its_credit_is_told_and_closed() {
         let (mut world, caller, callee) = pair(10);
         let (other, head) = (world.join("other"), CallHead { subject: "svc", credit: 2, ..CallHead::default() });
         let id = world.nodes[caller].session.call(&head, Flags::NORMAL, b""[..].into(), 1).unwrap();
-        world.settle();
-        let call = world.called(callee).id;
+        let call = world.settled_call(callee).id;
         if further > 0 {
             world.nodes[caller].session.want(id, further);
-            world.settle();
-            world.events(callee);
+            world.settled(callee);
         }
         for _ in 0..2 + further {
             world.nodes[callee].session.answer_item(call, Flags::NORMAL, filled(100_000, 0)[..].into()).unwrap();
@@ -174,8 +172,7 @@ fn a_node_that_sends_items_beyond_its_credit_is_told_and_closed() {
 fn a_node_that_sends_input_beyond_its_credit_is_told_and_closed() {
     let (mut world, caller, callee) = pair(11);
     let id = world.call(caller, "svc", b"", 1);
-    world.settle();
-    let call = world.called(callee).id;
+    let call = world.settled_call(callee).id;
     world.invite((callee, call), (caller, 1), 1);
     for item in [b"one", b"two"] {
         world.nodes[caller].session.item(id, Flags::NORMAL, item[..].into()).unwrap();

@@ -15,9 +15,7 @@ fn a_call_carries_everything_and_is_answered_once() {
     let fields = tidewire_proto::wire::Fields::parse("CALL", &said).unwrap();
     let head = CallHead { deadline_ms: 250, credit: 8, subject: "svc", fields, ..CallHead::default() };
     world.nodes[caller].session.call(&head, lane(1).with_again(true), b"question"[..].into(), 1).unwrap();
-    world.settle();
-
-    let call = world.called(callee);
+    let call = world.settled_call(callee);
     let got = CallHead::parse(call.head()).unwrap();
     assert_eq!((got.subject, got.deadline_ms, got.credit), ("svc", 250, 8));
     assert_eq!(got.fields.get("trace"), Some(&b"abc"[..]));
@@ -27,8 +25,7 @@ fn a_call_carries_everything_and_is_answered_once() {
     world.nodes[callee].session.reply(call.id, Flags::NORMAL, b"answer"[..].into()).unwrap();
     let again = world.nodes[callee].session.reply(call.id, Flags::NORMAL, b"twice"[..].into());
     assert_eq!(again, Err(Refused::Over));
-    world.settle();
-    let events = world.events(caller);
+    let events = world.settled(caller);
     let [Event::Replied(1, reply)] = &events[..] else { panic!("{events:?}") };
     assert_eq!(reply.payload(), b"answer");
     nothing_is_left(&world);
@@ -40,8 +37,7 @@ fn a_call_fails_with_what_the_callee_says() {
     for (code, text) in [(ErrorCode::AskTimeout, "too slow".to_owned()), (ErrorCode::RemoteError, "x".repeat(300_000))]
     {
         world.call(caller, "svc", b"", 1);
-        world.settle();
-        let call = world.called(callee);
+        let call = world.settled_call(callee);
         world.nodes[callee].session.fail(call.id, code, text.as_bytes().into()).unwrap();
         world.settle();
         assert_eq!(failure(&mut world, caller), (1, code, text));
@@ -68,8 +64,7 @@ fn an_error_that_is_too_long_is_told_in_short() {
     let node = world.join("a");
     world.subscribe(node, "svc", "");
     world.call(node, "svc", b"", 1);
-    world.settle();
-    let call = world.called(node);
+    let call = world.settled_call(node);
     world.nodes[node].session.fail(call.id, ErrorCode::RemoteError, vec![0; 100_001][..].into()).unwrap();
     world.settle();
     let (_, code, text) = failure(&mut world, node);
@@ -91,19 +86,16 @@ fn a_caller_that_cancels_hears_nothing_more_and_the_callee_hears_it() {
     let (mut world, caller, callee) = pair(6);
     for number in [0, 1, 2, 3] {
         let id = world.call_in(caller, lane(number), "svc", b"", 1);
-        world.settle();
-        let call = world.called(callee);
+        let call = world.settled_call(callee);
         world.nodes[caller].session.cancel(id);
         world.nodes[callee].session.reply(call.id, Flags::NORMAL, b"crossed"[..].into()).unwrap();
         world.settle();
         assert!(world.events(caller).is_empty());
 
         let id = world.call_in(caller, lane(number), "svc", b"", 1);
-        world.settle();
-        let call = world.called(callee);
+        let call = world.settled_call(callee);
         world.nodes[caller].session.cancel(id);
-        world.settle();
-        let events = world.events(callee);
+        let events = world.settled(callee);
         assert!(matches!(events[..], [Event::Cancelled(ended)] if ended == call.id), "{events:?}");
     }
     nothing_is_left(&world);
@@ -230,7 +222,7 @@ fn as_many_calls_are_open_as_the_hub_takes() {
     world.settle();
     assert_eq!(world.events(callee).len(), 2);
     let (tag, code, text) = failure(&mut world, caller);
-    assert_eq!((tag, code), (2, ErrorCode::LimitExceeded));
+    assert_eq!((tag, code), (2, ErrorCode::Overloaded));
     assert!(text.contains("link_in_flight"), "{text}");
 }
 
@@ -238,12 +230,10 @@ fn as_many_calls_are_open_as_the_hub_takes() {
 fn a_node_that_stops_finishes_what_it_has() {
     let (mut world, caller, callee) = pair(17);
     let back = world.call(callee, "svc", b"of its own", 9);
-    world.settle();
-    let own = world.called(callee);
+    let own = world.settled_call(callee);
     world.invite((callee, own.id), (callee, 9), 1);
     world.call(caller, "svc", b"before", 1);
-    world.settle();
-    let before = world.called(callee);
+    let before = world.settled_call(callee);
     // A call that has left when the node says goodbye.
     world.nodes[callee].down.paused = true;
     world.call(caller, "svc", b"crossing", 2);
@@ -277,8 +267,7 @@ fn a_node_that_stops_finishes_what_it_has() {
 fn a_hub_that_stops_takes_no_new_calls() {
     let (mut world, caller, callee) = pair(18);
     world.call(caller, "svc", b"", 1);
-    world.settle();
-    let call = world.called(callee);
+    let call = world.settled_call(callee);
     world.hub.goodbye();
     world.settle();
     for node in [caller, callee] {
@@ -286,8 +275,7 @@ fn a_hub_that_stops_takes_no_new_calls() {
     }
     world.call(caller, "svc", b"", 2);
     world.nodes[callee].session.reply(call.id, Flags::NORMAL, b""[..].into()).unwrap();
-    world.settle();
-    let events = world.events(caller);
+    let events = world.settled(caller);
     let stopped = ErrorCode::NodeStopped.number();
     assert_eq!(events.len(), 2);
     assert!(
@@ -330,8 +318,7 @@ fn the_hub_lists_its_nodes_and_says_who_comes_and_goes() {
     world.nodes[callee].session.subscribe(&head, &said, 0).unwrap();
     world.settle();
     world.call(caller, "$hub.nodes", b"", 1);
-    world.settle();
-    let events = world.events(caller);
+    let events = world.settled(caller);
     let [Event::Replied(1, list)] = &events[..] else { panic!("one reply: {} events", events.len()) };
     let wanted = b"\x06\0callee\0\0\x01\0\0\0\0\0\0\0";
     assert!(list.payload().windows(wanted.len()).any(|window| window == wanted), "{:?}", list.payload());
@@ -362,12 +349,10 @@ fn the_hub_lists_services_however_many_there_are() {
         let (head, said) = (SubscribeHead { queue: "", pattern: &pattern }, announced(&pattern, 5_000));
         world.nodes[callee].session.subscribe(&head, &said, at).unwrap();
     }
-    world.settle();
-    world.events(callee);
+    world.settled(callee);
     world.call(caller, "svc.s.7.m", b"", 1);
     world.call(caller, "$hub.services", b"", 2);
-    world.settle();
-    let events = world.events(caller);
+    let events = world.settled(caller);
     let [Event::Replied(2, list)] = &events[..] else { panic!("one reply: {} events", events.len()) };
     let entry = |at: usize| format!("callee\0\0{}\0svc.s.{at}.*", char::from(format!("svc.s.{at}.*").len() as u8));
     assert!(list.payload().len() > 2_000_000, "more than a window");

@@ -20,8 +20,7 @@ fn a_call_and_its_answer_are_shorter_on_the_wire_and_whole_at_their_ends() {
         let sent = text(bytes);
         call_packed(&mut world, caller, "svc", &sent, 1);
         assert!(waiting(&world, caller) < bytes / 2, "{bytes}");
-        world.settle();
-        let call = world.called(callee);
+        let call = world.settled_call(callee);
         assert!(call.payload() == sent && !call.flags.compressed(), "{bytes}");
         assert_eq!(call.into_payload().1 % 16, 0, "its numbers lie where they can be used");
 
@@ -29,8 +28,7 @@ fn a_call_and_its_answer_are_shorter_on_the_wire_and_whole_at_their_ends() {
         let id = 1 << 32;
         session.reply(id, Flags::NORMAL, packed(&sent)).unwrap();
         assert!(waiting(&world, callee) < bytes / 2, "{bytes}");
-        world.settle();
-        let events = world.events(caller);
+        let events = world.settled(caller);
         let [Event::Replied(1, reply)] = &events[..] else { panic!("{events:?}") };
         assert!(reply.payload() == sent && !reply.flags.compressed(), "{bytes}");
         nothing_is_left(&world);
@@ -46,8 +44,7 @@ fn a_long_error_is_shorter_on_the_wire_and_whole_at_its_end() {
         let (call, said) = (world.called(callee), text(bytes));
         world.nodes[callee].session.fail(call.id, ErrorCode::RemoteError, packed(&said)).unwrap();
         assert!(waiting(&world, callee) < bytes / 2, "{bytes}");
-        world.settle();
-        let events = world.events(caller);
+        let events = world.settled(caller);
         let [Event::Failed(1, number, message)] = &events[..] else { panic!("{events:?}") };
         assert_eq!(*number, ErrorCode::RemoteError.number());
         assert!(message.payload() == said, "{bytes}");
@@ -60,21 +57,18 @@ fn items_of_both_sides_are_compressed_in_their_order() {
     let (mut world, caller, callee) = pair_of(2, &Greeting::new("a"), &Greeting::new("b"));
     let head = CallHead { subject: "svc", credit: 9, ..CallHead::default() };
     let id = world.nodes[caller].session.call(&head, lane(1), b""[..].into(), 1).unwrap();
-    world.settle();
-    let call = world.called(callee);
+    let call = world.settled_call(callee);
     world.invite((callee, call.id), (caller, 1), 2);
     let (long, short) = (text(2 * MIB), text(2_000));
     for payload in [&long, &short] {
         world.nodes[callee].session.answer_item(call.id, Flags::NORMAL, packed(payload)).unwrap();
         world.nodes[caller].session.item(id, Flags::NORMAL, packed(payload)).unwrap();
     }
-    world.settle();
-    let events = world.events(callee);
+    let events = world.settled(callee);
     let [Event::Input(one), Event::Input(two)] = &events[..] else { panic!("{events:?}") };
     assert!(one.payload() == long && two.payload() == short);
     world.nodes[callee].session.answer_over(call.id);
-    world.settle();
-    let events = world.events(caller);
+    let events = world.settled(caller);
     let [Event::Item(1, one), Event::Item(1, two), Event::Over(1)] = &events[..] else { panic!("{events:?}") };
     assert!(one.payload() == long && two.payload() == short);
     nothing_is_left(&world);

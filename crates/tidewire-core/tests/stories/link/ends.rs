@@ -97,8 +97,7 @@ fn the_next_node_on_the_same_link_gets_nothing_that_was_meant_for_the_last_one()
     world.subscribe_in_place(new, "svc");
     // Its first exchange has the id that the long message had on the old link.
     world.call(sender, "svc", &filled(300_000, 2), 7);
-    world.settle();
-    let call = world.called(new);
+    let call = world.settled_call(new);
     assert!(call.payload() == filled(300_000, 2));
     assert_eq!(world.nodes[new].fault, None);
     assert_eq!(world.nodes[sender].session.out.bytes(), 0, "the long message went on, to nobody");
@@ -155,8 +154,7 @@ fn a_hub_that_says_nothing_is_dead_for_its_nodes() {
     let node = world.join_with(&Greeting { heartbeat_ms: 1_000, ..Greeting::new("a") });
     world.subscribe(node, "svc", "");
     world.call(node, "svc", b"", 1);
-    world.settle();
-    let call = world.called(node);
+    let call = world.settled_call(node);
     world.nodes[node].down.paused = true;
     world.wait_us(3 * SECOND_US);
     assert_eq!(world.nodes[node].fault, Some(Fault::Silent));
@@ -218,8 +216,7 @@ fn empty_items_for_a_node_that_does_not_read_end_their_call_and_nothing_else() {
     let (caller, callee) = (world.join("caller"), world.join("callee"));
     world.subscribe(callee, "svc", "");
     let id = world.call(caller, "svc", b"", 1);
-    world.settle();
-    let call = world.called(callee).id;
+    let call = world.settled_call(callee).id;
     world.invite((callee, call), (caller, 1), 120_000);
     world.nodes[callee].down.paused = true;
     for _ in 0..120_000 {

@@ -1,12 +1,12 @@
 //! Frames that break the rules, one by one and at random: they end their link and nothing else.
 
-use tidewire_core::link::hub::{Hub, HubOptions};
+use tidewire_core::link::hub::HubOptions;
 use tidewire_core::link::session::{Event, Fault, Greeting, Session};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{self, CallHead, Flags, Frame, Kind, PublishHead, SubscribeHead, WireError};
 use tidewire_testkit::seeds::seeds;
 
-use crate::link::support::{KIB, MIB, Random, World, filled};
+use crate::link::support::{MIB, Random, World, filled};
 
 const SLOT_5: u64 = 1 << 32 | 5;
 
@@ -43,17 +43,14 @@ fn world_with_liar(seed: u64) -> (World, usize, [usize; 2]) {
 }
 
 fn the_others_are_served(world: &mut World, [a, b]: [usize; 2]) {
-    world.settle();
-    world.events(a);
+    world.settled(a);
     world.events(b);
     world.call(b, "svc", &filled(200_000, 1), 77);
     world.publish(a, Flags::NORMAL, "news", b"hello");
-    world.settle();
-    let events = world.events(a);
+    let events = world.settled(a);
     let Some(Event::Called(call)) = events.last() else { panic!("{events:?}") };
     world.nodes[a].session.reply(call.id, Flags::NORMAL, b"here"[..].into()).unwrap();
-    world.settle();
-    let events = world.events(b);
+    let events = world.settled(b);
     assert!(events.iter().any(|event| matches!(event, Event::Published(message) if message.payload() == b"hello")));
     assert!(events.iter().any(|event| matches!(event, Event::Replied(77, _))));
 }
@@ -125,8 +122,7 @@ fn an_answer_that_is_cut_wrongly_ends_the_link_of_who_cut_it() {
         let (mut world, liar, good) = world_with_liar(3);
         world.subscribe(liar, "own", "");
         world.call(good[0], "own", b"", 1);
-        world.settle();
-        let id = world.called(liar).id;
+        let id = world.settled_call(liar).id;
         world.inject(liar, &frame(Kind::Reply, more, id, &[], &stated));
         world.inject(liar, &frame(kind, flags, id, &[], payload));
         world.settle();
@@ -137,31 +133,6 @@ fn an_answer_that_is_cut_wrongly_ends_the_link_of_who_cut_it() {
         assert_eq!(number, ErrorCode::LinkLost.number());
         the_others_are_served(&mut world, good);
     }
-}
-
-#[test]
-fn frames_of_what_has_ended_are_skipped() {
-    let (mut world, liar, good) = world_with_liar(2);
-    let answer = Flags::NORMAL.with_answer(true);
-    for id in [0, SLOT_5, 7 << 32, u64::MAX] {
-        for flags in [Flags::NORMAL, answer] {
-            for (kind, head) in
-                [(Kind::Item, 0), (Kind::End, 0), (Kind::Credit, 4), (Kind::Window, 4), (Kind::Chunk, 0)]
-            {
-                world.inject(liar, &frame(kind, flags, id, &vec![1; head], b""));
-            }
-        }
-        for (kind, head) in [(Kind::Reply, 0), (Kind::Fail, 2), (Kind::Alive, 4)] {
-            world.inject(liar, &frame(kind, answer, id, &vec![1; head], b""));
-        }
-        for kind in [Kind::Cancel, Kind::Unsubscribe] {
-            world.inject(liar, &frame(kind, Flags::NORMAL, id, &[], b""));
-        }
-    }
-    world.settle();
-    assert!(world.nodes[liar].link.is_some());
-    assert!(world.events(liar).is_empty());
-    the_others_are_served(&mut world, good);
 }
 
 /// A frame that is nearly right, with ids that may be in use.
@@ -271,33 +242,6 @@ fn a_session_survives_whatever_a_hub_sends() {
         assert_eq!(events.iter().filter(ended).count(), calls, "seed {seed}: each call ends once");
         assert_eq!(session.open_exchanges(), (0, 0));
         assert_eq!((session.out.bytes(), session.coming_bytes()), (0, 0));
-    });
-}
-
-#[test]
-fn bytes_that_are_no_frames_end_their_link() {
-    seeds("bytes that are no frames", 1, |seed| {
-        let mut random = Random(seed);
-        let mut hub = Hub::new(HubOptions::new("hub"), seed);
-        let link = hub.connected("s".to_owned(), 0);
-        let bytes: Vec<u8> = (0..random.below(4 * KIB)).map(|_| random.next() as u8).collect();
-        let mut rest = &bytes[..];
-        loop {
-            match wire::read(rest, hub.frame_bytes()) {
-                Ok(Some(frame)) => {
-                    rest = &rest[frame.bytes.len()..];
-                    hub.received(link, &frame, 0);
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    hub.garbled(link, &error);
-                    assert_eq!(hub.closing().len(), 1);
-                    break;
-                }
-            }
-        }
-        hub.closed(link);
-        assert_eq!((hub.open_calls(), hub.open_routes()), (0, 0));
     });
 }
 

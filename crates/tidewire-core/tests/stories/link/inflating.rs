@@ -26,8 +26,7 @@ fn a_broken_payload_fails_its_call_and_nothing_else() {
         // As its answer, and as an item.
         for kind in [Kind::Reply, Kind::Item] {
             world.call(caller, "svc", b"question", 2);
-            world.settle();
-            let call = world.called(callee);
+            let call = world.settled_call(callee);
             let mut frame = Vec::new();
             wire::write(&mut frame, kind, flags.with_answer(true), call.id, |_| Ok(()), &payload).unwrap();
             world.inject(callee, &frame);
@@ -36,23 +35,19 @@ fn a_broken_payload_fails_its_call_and_nothing_else() {
             assert_eq!(code, ErrorCode::WireError);
             assert!(said.contains(problem), "{said}, not {problem}");
             let _ = world.nodes[callee].session.reply(call.id, Flags::NORMAL, b"late"[..].into());
-            world.settle();
-            world.events(callee);
+            world.settled(callee);
         }
         // As a message, and as an item of the caller.
         world.subscribe(callee, "news", "");
         let head = PublishHead { subject: "news", ..PublishHead::default() };
         world.nodes[caller].session.publish(&head, flags, payload[..].into()).unwrap();
-        world.settle();
-        let events = world.events(callee);
+        let events = world.settled(callee);
         assert!(matches!(&events[..], [Event::Dropped(why)] if why.contains(problem)), "{events:?}");
         let id = world.call(caller, "svc", b"question", 3);
-        world.settle();
-        let call = world.called(callee);
+        let call = world.settled_call(callee);
         world.invite((callee, call.id), (caller, 3), 1);
         world.nodes[caller].session.item(id, flags, payload[..].into()).unwrap();
-        world.settle();
-        let events = world.events(callee);
+        let events = world.settled(callee);
         assert!(matches!(&events[..], [Event::Cancelled(_)]), "{events:?}");
         assert_eq!(failure(&mut world, caller).1, ErrorCode::WireError);
         assert!(world.nodes[caller].link.is_some() && world.nodes[callee].link.is_some(), "both links stay");
@@ -98,8 +93,7 @@ fn a_fault_in_a_long_payload_ends_its_exchange_before_the_rest_has_come() {
         assert_eq!(code, ErrorCode::WireError);
         assert!(said.contains("a block is longer"), "{said}");
         assert!(unsent > 100 * KIB, "{unsent} bytes had not been sent");
-        world.settle();
-        world.events(callee);
+        world.settled(callee);
         nothing_is_left(world);
     };
     world.nodes[caller].session.call(&head, flags, form[..].into(), 1).unwrap();
@@ -116,8 +110,7 @@ fn a_fault_in_a_long_payload_ends_its_exchange_before_the_rest_has_come() {
         failed(&mut world, callee);
     }
     let id = world.call(caller, "svc", b"question", 3);
-    world.settle();
-    let call = world.called(callee);
+    let call = world.settled_call(callee);
     world.invite((callee, call.id), (caller, 3), 1);
     world.nodes[caller].session.item(id, flags, form[..].into()).unwrap();
     failed(&mut world, caller);
@@ -154,8 +147,7 @@ fn a_fault_in_a_long_message_costs_one_receiver_the_message_and_nobody_else() {
 
     world.nodes[sender].session.publish(&head, Flags::NORMAL.with_compressed(true), broken_late()[..].into()).unwrap();
     world.publish(sender, Flags::NORMAL, "news", b"next");
-    world.settle();
-    let events = world.events(reader);
+    let events = world.settled(reader);
     let [Event::Dropped(why), Event::Published(_)] = &events[..] else { panic!("{events:?}") };
     assert!(why.contains("a block is longer"), "{why}");
     nothing_is_left(&world);

@@ -13,8 +13,7 @@ fn an_announcement_has_arrived_when_the_hub_has_read_it() {
     let (mut world, caller, callee) = pair(1);
     for round in 1..3 {
         world.call(caller, "svc", b"", round);
-        world.settle();
-        let call = world.called(callee);
+        let call = world.settled_call(callee);
         world.nodes[callee].up.paused = true;
         world.nodes[callee].session.reply(call.id, Flags::NORMAL, filled(MIB, 2)[..].into()).unwrap();
         world.settle();
@@ -32,8 +31,7 @@ fn an_announcement_has_arrived_when_the_hub_has_read_it() {
 fn announcements_after_a_list_request_are_not_in_its_answer() {
     let (mut world, caller, callee) = pair(7);
     world.call(caller, "svc", b"", 1);
-    world.settle();
-    let call = world.called(callee);
+    let call = world.settled_call(callee);
     world.nodes[callee].down.paused = true;
     let _asked = world.nodes[callee].session.has_arrived();
     world.settle();
@@ -105,8 +103,7 @@ fn a_hub_that_asks_knows_when_a_node_has_read_what_was_sent_before() {
     for round in 1..3 {
         world.nodes[caller].down.paused = true;
         world.call(caller, "svc", b"", round);
-        world.settle();
-        let call = world.called(callee);
+        let call = world.settled_call(callee);
         world.nodes[callee].session.reply(call.id, Flags::NORMAL, filled(MIB, 2)[..].into()).unwrap();
         world.settle();
         assert!(world.hub.ask(at, world.now_us));

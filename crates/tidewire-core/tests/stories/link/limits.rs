@@ -169,7 +169,7 @@ fn as_much_waits_for_a_node_as_its_token_says() {
     world.call(sender, "svc", &filled(50_000, 0), 1);
     world.settle();
     let (_, code, text) = failure(&mut world, sender);
-    assert_eq!(code, ErrorCode::LimitExceeded);
+    assert_eq!(code, ErrorCode::Overloaded);
     assert!(
         text.starts_with("link_queue_bytes=1048576 of the token of the node that answers: too much waits"),
         "{text}"

@@ -186,16 +186,14 @@ fn items_keep_their_order_behind_one_that_is_placed() {
         let (mut world, caller, callee) = pair(5 + unread as u64, true, true);
         world.unread_one_in = unread;
         world.call(caller, "svc", b"", 1);
-        world.settle();
-        let id = world.called(callee).id;
+        let id = world.settled_call(callee).id;
         for (number, bytes) in [MIB, 10, 200 * KIB, 70_000, 0].into_iter().enumerate() {
             let item = filled(bytes, number as u32);
             let sending = world.sending(callee, &item);
             world.nodes[callee].session.answer_item(id, lane(2), sending).expect("an item is sent");
         }
         world.nodes[callee].session.answer_over(id);
-        world.settle();
-        let events = world.events(caller);
+        let events = world.settled(caller);
         let items = events.iter().filter_map(|event| if let Event::Item(1, item) = event { Some(item) } else { None });
         let items: Vec<_> = items.map(|item| item.payload().to_vec()).collect();
         let wanted = [MIB, 10, 200 * KIB, 70_000, 0].into_iter().enumerate();
@@ -265,8 +263,7 @@ fn a_node_that_breaks_the_rules_of_shared_memory_is_closed_and_told_why() {
         let (mut world, caller, callee) = pair(10, true, shares);
         world.nodes[caller].down.paused = true;
         world.call(caller, "svc", b"", 1);
-        world.settle();
-        let id = world.called(callee).id;
+        let id = world.settled_call(callee).id;
         for (kind, flags, payload) in frames {
             world.inject(callee, &frame(kind, flags, id, &payload));
         }
@@ -283,8 +280,7 @@ fn a_node_that_breaks_the_rules_of_shared_memory_is_closed_and_told_why() {
 fn taken_and_window_for_what_is_not_placed_are_skipped() {
     let (mut world, caller, callee) = pair(11, true, true);
     let call = world.call(caller, "svc", b"short", 1);
-    world.settle();
-    let number = world.called(callee).id;
+    let number = world.settled_call(callee).id;
     for (node, exchange, flags) in
         [(callee, number, lane(2).with_answer(true)), (caller, call, lane(2)), (caller, 77, lane(2))]
     {

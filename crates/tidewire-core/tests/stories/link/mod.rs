@@ -9,6 +9,7 @@ mod calls;
 mod compression;
 mod ends;
 mod fair;
+mod federation;
 mod garbage;
 mod greeting;
 mod histories;

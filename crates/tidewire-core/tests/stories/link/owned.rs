@@ -37,8 +37,7 @@ fn subjects_of_a_node_reach_it_alone_under_every_token() {
 
     world.subscribe(ann, "$node.2.>", "");
     world.call(bob, "$node.2.key.call", b"value", 2);
-    world.settle();
-    let call = world.called(ann);
+    let call = world.settled_call(ann);
     assert_eq!(CallHead::parse(call.head()).unwrap().origin, 3, "the owner knows who calls");
     world.nodes[ann].session.reply(call.id, Flags::NORMAL, b"done"[..].into()).unwrap();
     world.settle();
@@ -75,8 +74,7 @@ fn a_node_hears_when_one_leaves_that_it_was_told_of() {
     let (mut world, caller, callee) = pair(32);
     let stranger = world.join("stranger");
     world.call(caller, "svc", b"", 1);
-    world.settle();
-    let call = world.called(callee);
+    let call = world.settled_call(callee);
     let origin = CallHead::parse(call.head()).unwrap().origin;
 
     // The stranger has never said anything to the callee.
@@ -84,8 +82,7 @@ fn a_node_hears_when_one_leaves_that_it_was_told_of() {
     world.settle();
     assert!(world.events(callee).is_empty() && world.nodes[callee].left.is_empty());
     world.cut(caller);
-    world.settle();
-    let events = world.events(callee);
+    let events = world.settled(callee);
     let [Event::Cancelled(open)] = events[..] else { panic!("{events:?}") };
     assert_eq!(open, call.id);
     assert_eq!(world.nodes[callee].left, [origin]);

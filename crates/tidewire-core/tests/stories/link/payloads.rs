@@ -8,7 +8,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{self, Flags, Kind, PublishHead};
 
-use crate::link::support::{KIB, MIB, World, filled, frames, lane};
+use crate::link::support::{KIB, MIB, World, filled, frames, lane, pair};
 
 const WINDOW: usize = limits::LINK_WINDOW_BYTES.default as usize;
 const QUEUE: usize = 64 * MIB;
@@ -41,17 +41,13 @@ fn taken(out: &mut Outbox, budget: usize) -> Vec<(Kind, usize, u64)> {
 #[test]
 fn a_long_payload_arrives_whole_over_two_links() {
     for (seed, bytes) in [65_536, 65_537, MIB, MIB + 1, 10 * MIB, 0].into_iter().enumerate() {
-        let mut world = World::new(seed as u64);
-        let (caller, callee) = (world.join("caller"), world.join("callee"));
-        world.subscribe(callee, "svc", "");
+        let (mut world, caller, callee) = pair(seed as u64);
         world.call(caller, "svc", &filled(bytes, 1), 1);
-        world.settle();
-        let call = world.called(callee);
+        let call = world.settled_call(callee);
         assert!(call.payload() == filled(bytes, 1), "{bytes} there");
         assert_eq!(call.payload().as_ptr() as usize % 8, 0, "numbers in it can be used where they are");
         world.nodes[callee].session.reply(call.id, Flags::NORMAL, filled(bytes, 2)[..].into()).unwrap();
-        world.settle();
-        let events = world.events(caller);
+        let events = world.settled(caller);
         let [Event::Replied(1, reply)] = &events[..] else { panic!("one reply") };
         assert!(reply.payload() == filled(bytes, 2), "{bytes} back");
         assert_eq!((world.hub.open_calls(), world.hub.open_routes()), (0, 1));
@@ -75,16 +71,12 @@ impl PayloadParts for Cut {
 #[test]
 fn a_payload_in_pieces_is_the_same_to_whoever_receives_it() {
     for (seed, bytes) in [0, 1, 99, 20 * KIB, 65_536, 65_537, MIB].into_iter().enumerate() {
-        let mut world = World::new(seed as u64);
-        let (caller, callee) = (world.join("caller"), world.join("callee"));
-        world.subscribe(callee, "svc", "");
+        let (mut world, caller, callee) = pair(seed as u64);
         world.call(caller, "svc", &filled(bytes, 1), 1);
-        world.settle();
-        let call = world.called(callee);
+        let call = world.settled_call(callee);
         let reply = Cut(filled(bytes, 2), 1_000);
         world.nodes[callee].session.reply(call.id, Flags::NORMAL, OutgoingPayload::Pieces(&reply)).unwrap();
-        world.settle();
-        let events = world.events(caller);
+        let events = world.settled(caller);
         let [Event::Replied(1, reply)] = &events[..] else { panic!("one reply") };
         assert!(reply.payload() == filled(bytes, 2), "{bytes} back");
     }
@@ -92,20 +84,16 @@ fn a_payload_in_pieces_is_the_same_to_whoever_receives_it() {
 
 #[test]
 fn compressed_payloads_and_failures_may_lie_in_pieces() {
-    let mut world = World::new(1);
-    let (caller, callee) = (world.join("caller"), world.join("callee"));
-    world.subscribe(callee, "svc", "");
+    let (mut world, caller, callee) = pair(1);
     world.call(caller, "svc", b"", 1);
-    world.settle();
-    let call = world.called(callee);
+    let call = world.settled_call(callee);
     let why = Cut(vec![7; 3_000], 1_000);
     let packed = OutgoingPayload::Pieces(&why).packed();
     assert!(matches!(packed, OutgoingPayload::Packed(_)), "all of it is looked at");
     assert_eq!(packed.bytes(), 3_000);
     let code = ErrorCode::RemoteError;
     world.nodes[callee].session.fail(call.id, code, OutgoingPayload::Pieces(&why)).unwrap();
-    world.settle();
-    let events = world.events(caller);
+    let events = world.settled(caller);
     let [Event::Failed(1, number, text)] = &events[..] else { panic!("one error") };
     assert_eq!((*number, text.payload()), (code.number(), &[7; 3_000][..]));
 }
@@ -123,9 +111,7 @@ fn an_empty_payload_that_is_sent_as_a_long_one_ends_with_its_chunk() {
 
 #[test]
 fn a_small_call_overtakes_a_large_one_in_its_lane() {
-    let mut world = World::new(1);
-    let (caller, callee) = (world.join("caller"), world.join("callee"));
-    world.subscribe(callee, "svc", "");
+    let (mut world, caller, callee) = pair(1);
     world.call(caller, "svc", &filled(20 * MIB, 0), 1);
     for _ in 0..500 {
         world.step();
@@ -348,24 +334,21 @@ fn a_payload_is_too_long_for_the_one_that_takes_less() {
         too_large(&mut world, big, 1, ["", "the node that answers: send less, or raise the limit there"]);
         // An answer.
         world.call(small, "big", b"", 2);
-        world.settle();
-        let call = world.called(big);
+        let call = world.settled_call(big);
         world.nodes[big].session.reply(call.id, Flags::NORMAL, filled(bytes, 0)[..].into()).unwrap();
         world.settle();
         let here = ["the answer: ", "this node: ask for less at once, or raise the limit here"];
         too_large(&mut world, small, 2, here);
         // An item of an answer: the callee learns that it can stop.
         world.call(small, "big", b"", 3);
-        world.settle();
-        let call = world.called(big);
+        let call = world.settled_call(big);
         world.nodes[big].session.answer_item(call.id, Flags::NORMAL, filled(bytes, 0)[..].into()).unwrap();
         world.settle();
         too_large(&mut world, small, 3, here);
         assert!(matches!(world.events(big)[..], [Event::Cancelled(id)] if id == call.id));
         // An item of a caller.
         let id = world.call(big, "small", b"", 4);
-        world.settle();
-        let call = world.called(small);
+        let call = world.settled_call(small);
         world.invite((small, call.id), (big, 4), 1);
         world.nodes[big].session.item(id, Flags::NORMAL, filled(bytes, 0)[..].into()).unwrap();
         world.settle();

@@ -177,18 +177,16 @@ fn a_receiver_that_does_not_read_loses_messages_and_no_other_does() {
     assert!((70..85).contains(&dropped), "{dropped} dropped: a mebibyte waits");
 
     world.call(sender, "svc", &filled(50_000, 0), 1);
-    world.settle();
-    let events = world.events(sender);
+    let events = world.settled(sender);
     let [Event::Failed(1, number, message)] = &events[..] else { panic!("{events:?}") };
-    assert_eq!(*number, ErrorCode::LimitExceeded.number());
+    assert_eq!(*number, ErrorCode::Overloaded.number());
     assert!(message.payload().starts_with(b"link_queue_bytes"));
 
     world.nodes[bad].down.paused = false;
     world.settle();
     assert_eq!(world.published(bad).len() as u64, 100 - dropped);
     world.call(sender, "svc", &filled(50_000, 0), 2);
-    world.settle();
-    world.called(bad);
+    world.settled_call(bad);
 }
 
 #[test]
@@ -219,8 +217,7 @@ fn a_node_has_as_many_subscriptions_as_the_hub_takes() {
     let second = world.subscribe(node, "b", "");
     let head = SubscribeHead { queue: "", pattern: "c" };
     world.nodes[node].session.subscribe(&head, &[], 3).unwrap();
-    world.settle();
-    let events = world.events(node);
+    let events = world.settled(node);
     let [Event::Failed(3, number, _)] = events[..] else { panic!("{events:?}") };
     assert_eq!(number, ErrorCode::LimitExceeded.number());
     world.nodes[node].session.unsubscribe(second);

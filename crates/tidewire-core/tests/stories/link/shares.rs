@@ -151,8 +151,7 @@ fn readers_that_read_nothing_hold_up_no_stream_of_others() {
         world.settle();
     }
     world.nodes[callee].session.answer_over(call);
-    world.settle();
-    let events = world.events(caller);
+    let events = world.settled(caller);
     assert!(events.len() == 21 && matches!(events[20], Event::Over(1)), "{} events", events.len());
     world.cut(deaf[0]);
     world.settle();

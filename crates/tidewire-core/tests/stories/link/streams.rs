@@ -11,8 +11,7 @@ fn a_stream_of_answers_comes_in_order_and_ends() {
     for number in 0..4 {
         let (mut world, caller, callee) = pair(11);
         let id = world.call_in(caller, lane(number), "svc", b"", 1);
-        world.settle();
-        let call = world.called(callee);
+        let call = world.settled_call(callee);
         let session = &mut world.nodes[callee].session;
         session.alive(call.id);
         // A long item in the middle, and the end right behind: neither may be overtaken.
@@ -21,9 +20,7 @@ fn a_stream_of_answers_comes_in_order_and_ends() {
         }
         session.answer_over(call.id);
         world.nodes[caller].session.want(id, 7);
-        world.settle();
-
-        let mut events = world.events(caller).into_iter();
+        let mut events = world.settled(caller).into_iter();
         assert!(matches!(events.next(), Some(Event::Alive(1, 0))));
         for (at, bytes) in [10, 2_500_000, 20, 300_000, 0].into_iter().enumerate() {
             let Some(Event::Item(1, item)) = events.next() else { panic!("item {at} in lane {number}") };
@@ -39,8 +36,7 @@ fn a_stream_of_answers_comes_in_order_and_ends() {
 fn a_stream_of_input_comes_in_order_and_ends() {
     let (mut world, caller, callee) = pair(12);
     let id = world.call(caller, "svc", b"", 1);
-    world.settle();
-    let call = world.called(callee);
+    let call = world.settled_call(callee);
     world.nodes[callee].session.want_input(call.id, 3);
     world.settle();
     assert!(matches!(world.events(caller)[..], [Event::Credited(1, 3)]));
@@ -49,8 +45,7 @@ fn a_stream_of_input_comes_in_order_and_ends() {
     session.item(id, Flags::URGENT, filled(3_000_000, 1)[..].into()).unwrap();
     session.item(id, Flags::URGENT, b"short"[..].into()).unwrap();
     session.over(id);
-    world.settle();
-    let mut events = world.events(callee).into_iter();
+    let mut events = world.settled(callee).into_iter();
     for expected in [filled(3_000_000, 1), b"short".to_vec()] {
         let Some(Event::Input(item)) = events.next() else { panic!("an item") };
         assert!(item.payload() == expected && item.id == call.id);
@@ -70,8 +65,7 @@ fn credit_that_is_given_while_a_long_call_is_on_its_way_is_not_lost() {
     let (mut world, caller, callee) = pair(13);
     let id = world.call(caller, "svc", &filled(200_000, 0), 1);
     world.nodes[caller].session.want(id, 5);
-    world.settle();
-    let events = world.events(callee);
+    let events = world.settled(callee);
     let [Event::Called(call), Event::Wanted(wanting, 5)] = &events[..] else { panic!("{events:?}") };
     assert_eq!(call.id, *wanting);
 }
@@ -86,8 +80,7 @@ fn a_reader_that_takes_no_more_items_hears_of_the_end() {
             world.settle();
         }
         world.nodes[caller].session.want(id, 0);
-        world.settle();
-        let events = world.events(callee);
+        let events = world.settled(callee);
         let [Event::Called(call), Event::Wanted(wanting, 0)] = &events[..] else { panic!("{events:?}") };
         assert_eq!(*wanting, call.id);
         // Items within the credit may still come.
@@ -105,15 +98,13 @@ fn a_reader_that_takes_no_more_items_hears_of_the_end() {
 fn a_failure_comes_after_the_items_before_it() {
     let (mut world, caller, callee) = pair(14);
     world.call_in(caller, lane(1), "svc", b"", 1);
-    world.settle();
-    let call = world.called(callee);
+    let call = world.settled_call(callee);
     let session = &mut world.nodes[callee].session;
     for (at, bytes) in [5_000_000, 70_000, 20].into_iter().enumerate() {
         session.answer_item(call.id, Flags::NORMAL, filled(bytes, at as u32)[..].into()).unwrap();
     }
     session.fail(call.id, ErrorCode::AskTimeout, b"enough"[..].into()).unwrap();
-    world.settle();
-    let events = world.events(caller);
+    let events = world.settled(caller);
     let [Event::Item(1, long), Event::Item(1, other), Event::Item(1, short), Event::Failed(1, ..)] = &events[..] else {
         panic!("{events:?}")
     };
@@ -164,8 +155,7 @@ fn the_writer_of_long_items_is_held_back_by_their_bytes() {
 fn streams_leave_half_of_what_may_wait_to_what_cant_wait() {
     let (mut world, caller, callee) = pair(17);
     world.call_in(caller, lane(1), "svc", b"", 1);
-    world.settle();
-    let call = world.called(callee);
+    let call = world.settled_call(callee);
     world.nodes[callee].up.paused = true;
     let session = &mut world.nodes[callee].session;
     let mut sent = 0;
@@ -181,8 +171,7 @@ fn streams_leave_half_of_what_may_wait_to_what_cant_wait() {
 fn a_caller_that_cancels_a_long_answer_frees_it_at_the_callee() {
     let (mut world, caller, callee) = pair(15);
     let id = world.call(caller, "svc", b"", 1);
-    world.settle();
-    let call = world.called(callee);
+    let call = world.settled_call(callee);
     world.nodes[caller].down.paused = true;
     world.nodes[callee].session.reply(call.id, Flags::NORMAL, filled(5_000_000, 0)[..].into()).unwrap();
     world.settle();

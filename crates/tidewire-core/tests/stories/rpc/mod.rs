@@ -6,4 +6,5 @@ mod directory;
 mod exports;
 mod imports;
 mod retry;
+mod routing;
 mod watchdog;

@@ -11,8 +11,7 @@ fn labels_are_escaped_and_bounded() {
         samples.add(lag, &[&format!("s{number}")], 2.0);
         samples.add(age, &[&format!("s{number}")], number as f64);
     }
-    let mut text = String::new();
-    samples.write(&mut text);
+    let text = samples.text();
     assert!(text.contains("lag{of=\"a\\\"\\\\\\n\"} 1\n"));
     assert!(text.contains("lag{of=\"other\"} 6\n"), "what is over the limit is added up");
     assert!(text.contains("age_seconds{of=\"other\"} 1001\n"), "the longest stays");

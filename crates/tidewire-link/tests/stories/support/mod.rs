@@ -195,10 +195,12 @@ pub struct Count;
 
 impl Handler for Count {
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
+        let flusher = call.flusher();
         for number in 0..call.head().credit {
             call.item(OutgoingPayload::Short(&number.to_le_bytes())).expect("there is credit");
         }
         call.over();
+        flusher.flush();
         None
     }
 

@@ -4,8 +4,11 @@ pub mod count;
 pub mod python;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tidewire_node::{Node, NodeOptions, Pending};
@@ -73,4 +76,24 @@ pub fn socket() -> PathBuf {
 /// The URL of such a socket.
 pub fn unix_url() -> String {
     format!("tide+unix://{}", socket().display())
+}
+
+/// Ready once it has been opened.
+#[derive(Clone, Default)]
+pub struct Latch(Arc<(AtomicBool, Mutex<Vec<Waker>>)>);
+
+impl Latch {
+    pub fn open(&self) {
+        self.0.0.store(true, Ordering::SeqCst);
+        self.0.1.lock().expect("no panic").drain(..).for_each(Waker::wake);
+    }
+}
+
+impl Future for Latch {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.0.1.lock().expect("no panic").push(context.waker().clone());
+        if self.0.0.load(Ordering::SeqCst) { Poll::Ready(()) } else { Poll::Pending }
+    }
 }

@@ -25,6 +25,8 @@ export interface CallSite {
 	joined(timeoutMs: number): Promise<void>;
 	/** Gives a function that makes a plan a part of the call whose handler runs. */
 	nested: () => (plan: Plan) => Plan;
+	/** Has a call made later run as the code that asked for it: its span is the current one. */
+	bind: <T>(run: T) => T;
 	/** The instance of a service that is on a node. */
 	instanceAt(service: string, node: string): Promise<string>;
 }
@@ -104,14 +106,18 @@ function unloaded(): never {
 
 /** Makes a call that gives one value. */
 export async function callValue(from: CallSite, plan: Plan, value: unknown): Promise<unknown> {
-	const total = plan.timeoutMs ?? plan.defaultMs;
+	const until = from.runtime.now + (plan.timeoutMs ?? plan.defaultMs);
+	const once = new Once(from, plan);
+	const again = async (refusal?: unknown): Promise<unknown> =>
+		(later ?? (await load())).resent(from, plan, value, until, refusal);
 	try {
-		if (plan.again) {
-			return await (later ?? (await load())).resent(from, plan, value, total);
-		}
-		return await new Once(from, plan).run(value, total);
+		return await (plan.again ? again() : once.run(value, until));
 	} catch (error) {
-		throw located(error, plan);
+		located(error, plan);
+		if (once.isRefused) {
+			return again(error);
+		}
+		throw error;
 	}
 }
 
@@ -132,6 +138,8 @@ export class Once implements Caller {
 	private resolve: ((value: unknown) => void) | undefined;
 	private reject: ((error: unknown) => void) | undefined;
 	private giving: ExportScope | undefined;
+	/** True if an instance had no capacity for it, and another one may have it. */
+	isRefused = false;
 
 	constructor(
 		private readonly from: CallSite,
@@ -143,11 +151,11 @@ export class Once implements Caller {
 		return this.giving?.isOnce ?? false;
 	}
 
-	run(value: unknown, timeoutMs: number): Promise<unknown> {
+	run(value: unknown, until: number): Promise<unknown> {
 		return new Promise((resolve, reject) => {
 			this.resolve = resolve;
 			this.reject = reject;
-			this.begin(value, this.from.runtime.now + timeoutMs);
+			this.begin(value, until);
 		});
 	}
 
@@ -206,6 +214,8 @@ export class Once implements Caller {
 	}
 
 	failed(failure: Failure): void {
+		const { number } = failure as { readonly number?: number };
+		this.isRefused = number === OVERLOADED && this.plan.gives && !this.giving?.owns;
 		errorOf(failure, this.plan, this.from, this.end);
 	}
 
@@ -230,6 +240,7 @@ export function readAny(payload: Uint8Array, from: CallSite): ReturnType<typeof 
 type Failure = Parameters<Caller["failed"]>[0];
 const REMOTE_ERROR = 15;
 const GONE = 30;
+const OVERLOADED = 50;
 
 /** Tells with which error a call has failed. */
 export function errorOf(failure: Failure, plan: Plan, from: CallSite, then: (error: unknown) => void): void {

@@ -40,6 +40,7 @@ export class Clients {
 			runtime,
 			load,
 			nested: () => (plan) => plan,
+			bind: (run) => run,
 			giving: (peer) => references()?.giving(peer),
 			take: (stands) => {
 				const own = references();
@@ -89,7 +90,7 @@ export class Clients {
 							? this.directory().then((directory) => directory.callAll(plan, method, value, given))
 							: callValue(site, plan, value);
 				}) as Promise<unknown>;
-			return new Invocation(site.runtime, run);
+			return new Invocation(site.runtime, site.bind(run));
 		};
 		return Object.assign(call, start(), { with: start });
 	}

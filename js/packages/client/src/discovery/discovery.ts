@@ -26,6 +26,17 @@ export interface MethodInfo {
 	readonly notes: readonly string[];
 }
 
+/** The keys that the description of a method may omit. */
+export const METHOD = {
+	description: "",
+	parameters: {},
+	result: {},
+	stream: false,
+	idempotent: false,
+	timeout: null,
+	visibility: "private",
+};
+
 /** A service, as its hub lists it. */
 export interface ServiceInfo {
 	readonly name: string;
@@ -134,16 +145,16 @@ function readFields(bytes: Uint8Array, view: DataView, begin: number, end: numbe
 
 function described(text: string): ServiceInfo | undefined {
 	try {
-		const info = JSON.parse(text) as Partial<ServiceInfo> | null;
-		const isInfo =
-			info !== null && typeof info.name === "string" && Array.isArray(info.methods) && Array.isArray(info.instances);
-		const isMethod = (one: Partial<MethodInfo> | null): boolean => typeof one?.name === "string";
-		return isInfo && info.instances?.length === 1 && info.methods?.every(isMethod) ? (info as ServiceInfo) : undefined;
+		// Text of another form throws, or is left out.
+		const info = JSON.parse(text) as ServiceInfo;
+		const methods = info.methods.map((one: Partial<MethodInfo>) => ({ notes: [], ...METHOD, ...one }));
+		const isNamed = [info, ...methods].every(({ name }) => typeof name === "string");
+		return isNamed && info.instances.length === 1 ? ({ ...info, methods } as ServiceInfo) : undefined;
 	} catch {
 		return undefined;
 	}
 }
 
 function malformed(): WireError {
-	return new WireError("the hub's list of services is not of the form that this version knows: run versions that fit");
+	return new WireError("the hub's list of services has an unknown form: run versions that fit");
 }

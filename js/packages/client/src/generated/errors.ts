@@ -7,7 +7,6 @@ import { TidewireError } from "../error.js";
  */
 export class MailboxFull extends TidewireError {
 	override readonly name: string = "MailboxFull";
-	override readonly code: string = "mailbox_full";
 	override readonly retryable: boolean = true;
 }
 
@@ -17,7 +16,6 @@ export class MailboxFull extends TidewireError {
  */
 export class ActorStopped extends TidewireError {
 	override readonly name: string = "ActorStopped";
-	override readonly code: string = "actor_stopped";
 }
 
 /**
@@ -26,7 +24,6 @@ export class ActorStopped extends TidewireError {
  */
 export class AskTimeout extends TidewireError {
 	override readonly name: string = "AskTimeout";
-	override readonly code: string = "ask_timeout";
 	override readonly retryable: boolean = true;
 	/** 0 if a call over a link was at work at last, more if its event loop was blocked; None if nothing is known. */
 	blockedMs: number | null = null;
@@ -38,7 +35,6 @@ export class AskTimeout extends TidewireError {
  */
 export class AskCycle extends TidewireError {
 	override readonly name: string = "AskCycle";
-	override readonly code: string = "ask_cycle";
 	/** The actors of the ring in order, first and last the same. */
 	path: readonly string[] = [];
 }
@@ -49,7 +45,6 @@ export class AskCycle extends TidewireError {
  */
 export class NoReply extends TidewireError {
 	override readonly name: string = "NoReply";
-	override readonly code: string = "no_reply";
 }
 
 /**
@@ -58,7 +53,6 @@ export class NoReply extends TidewireError {
  */
 export class NameTaken extends TidewireError {
 	override readonly name: string = "NameTaken";
-	override readonly code: string = "name_taken";
 }
 
 /**
@@ -67,7 +61,6 @@ export class NameTaken extends TidewireError {
  */
 export class NoSuchTarget extends TidewireError {
 	override readonly name: string = "NoSuchTarget";
-	override readonly code: string = "no_such_target";
 }
 
 /**
@@ -76,7 +69,6 @@ export class NoSuchTarget extends TidewireError {
  */
 export class UnknownDispatcher extends TidewireError {
 	override readonly name: string = "UnknownDispatcher";
-	override readonly code: string = "unknown_dispatcher";
 	/** The names that exist, sorted. */
 	known: readonly string[] = [];
 }
@@ -87,7 +79,6 @@ export class UnknownDispatcher extends TidewireError {
  */
 export class InvalidArgument extends TidewireError {
 	override readonly name: string = "InvalidArgument";
-	override readonly code: string = "invalid_argument";
 }
 
 /**
@@ -96,7 +87,6 @@ export class InvalidArgument extends TidewireError {
  */
 export class InvalidSubject extends InvalidArgument {
 	override readonly name: string = "InvalidSubject";
-	override readonly code: string = "invalid_subject";
 }
 
 /**
@@ -105,7 +95,9 @@ export class InvalidSubject extends InvalidArgument {
  */
 export class ConfigError extends TidewireError {
 	override readonly name: string = "ConfigError";
-	override readonly code: string = "config_invalid";
+	override get code(): string {
+		return "config_invalid";
+	}
 	/** One text per problem: key, value, what is allowed, where it came from. */
 	problems: readonly string[] = [];
 }
@@ -116,7 +108,6 @@ export class ConfigError extends TidewireError {
  */
 export class AlreadyStarted extends TidewireError {
 	override readonly name: string = "AlreadyStarted";
-	override readonly code: string = "already_started";
 }
 
 /**
@@ -125,7 +116,6 @@ export class AlreadyStarted extends TidewireError {
  */
 export class NodeStopped extends TidewireError {
 	override readonly name: string = "NodeStopped";
-	override readonly code: string = "node_stopped";
 }
 
 /**
@@ -134,7 +124,15 @@ export class NodeStopped extends TidewireError {
  */
 export class LimitExceeded extends TidewireError {
 	override readonly name: string = "LimitExceeded";
-	override readonly code: string = "limit_exceeded";
+	override readonly retryable: boolean = true;
+}
+
+/**
+ * No instance has capacity for the call; its handler has not begun.
+ * Call again later, serve more instances, or raise `concurrency` or `waiting` of the service.
+ */
+export class Overloaded extends LimitExceeded {
+	override readonly name: string = "Overloaded";
 	override readonly retryable: boolean = true;
 }
 
@@ -144,7 +142,6 @@ export class LimitExceeded extends TidewireError {
  */
 export class RemoteError extends TidewireError {
 	override readonly name: string = "RemoteError";
-	override readonly code: string = "remote_error";
 	/** The type of the error on the other side. */
 	typeName: string = "";
 }
@@ -155,7 +152,6 @@ export class RemoteError extends TidewireError {
  */
 export class LinkLost extends TidewireError {
 	override readonly name: string = "LinkLost";
-	override readonly code: string = "link_lost";
 	override readonly retryable: boolean = true;
 }
 
@@ -165,7 +161,6 @@ export class LinkLost extends TidewireError {
  */
 export class NoResponders extends TidewireError {
 	override readonly name: string = "NoResponders";
-	override readonly code: string = "no_responders";
 	override readonly retryable: boolean = true;
 }
 
@@ -175,7 +170,6 @@ export class NoResponders extends TidewireError {
  */
 export class PayloadTooLarge extends TidewireError {
 	override readonly name: string = "PayloadTooLarge";
-	override readonly code: string = "payload_too_large";
 }
 
 /**
@@ -184,7 +178,6 @@ export class PayloadTooLarge extends TidewireError {
  */
 export class Unauthorized extends TidewireError {
 	override readonly name: string = "Unauthorized";
-	override readonly code: string = "unauthorized";
 }
 
 /**
@@ -193,7 +186,6 @@ export class Unauthorized extends TidewireError {
  */
 export class WorkerLost extends TidewireError {
 	override readonly name: string = "WorkerLost";
-	override readonly code: string = "worker_lost";
 	override readonly retryable: boolean = true;
 }
 
@@ -203,7 +195,6 @@ export class WorkerLost extends TidewireError {
  */
 export class TaskQuarantined extends TidewireError {
 	override readonly name: string = "TaskQuarantined";
-	override readonly code: string = "task_quarantined";
 }
 
 /**
@@ -212,7 +203,6 @@ export class TaskQuarantined extends TidewireError {
  */
 export class TaskTimeout extends TidewireError {
 	override readonly name: string = "TaskTimeout";
-	override readonly code: string = "task_timeout";
 }
 
 /**
@@ -221,7 +211,6 @@ export class TaskTimeout extends TidewireError {
  */
 export class PoolFailed extends TidewireError {
 	override readonly name: string = "PoolFailed";
-	override readonly code: string = "pool_failed";
 }
 
 /**
@@ -230,7 +219,6 @@ export class PoolFailed extends TidewireError {
  */
 export class PoolStopped extends TidewireError {
 	override readonly name: string = "PoolStopped";
-	override readonly code: string = "pool_stopped";
 }
 
 /**
@@ -239,7 +227,6 @@ export class PoolStopped extends TidewireError {
  */
 export class MessageExpired extends TidewireError {
 	override readonly name: string = "MessageExpired";
-	override readonly code: string = "message_expired";
 }
 
 /**
@@ -248,7 +235,6 @@ export class MessageExpired extends TidewireError {
  */
 export class Unhandled extends TidewireError {
 	override readonly name: string = "Unhandled";
-	override readonly code: string = "unhandled";
 }
 
 /**
@@ -257,7 +243,6 @@ export class Unhandled extends TidewireError {
  */
 export class WireError extends TidewireError {
 	override readonly name: string = "WireError";
-	override readonly code: string = "wire_error";
 }
 
 /**
@@ -266,7 +251,6 @@ export class WireError extends TidewireError {
  */
 export class VersionMismatch extends TidewireError {
 	override readonly name: string = "VersionMismatch";
-	override readonly code: string = "version_mismatch";
 }
 
 /**
@@ -275,7 +259,9 @@ export class VersionMismatch extends TidewireError {
  */
 export class CallCancelled extends TidewireError {
 	override readonly name: string = "CallCancelled";
-	override readonly code: string = "cancelled";
+	override get code(): string {
+		return "cancelled";
+	}
 }
 
 /**
@@ -285,7 +271,6 @@ export class CallCancelled extends TidewireError {
  */
 export class RemoteGone extends TidewireError {
 	override readonly name: string = "RemoteGone";
-	override readonly code: string = "remote_gone";
 }
 
 /**
@@ -294,7 +279,6 @@ export class RemoteGone extends TidewireError {
  */
 export class CampaignError extends TidewireError {
 	override readonly name: string = "CampaignError";
-	override readonly code: string = "campaign_error";
 	/** What went wrong, for programs: `read_only`, `full`, `foreign`, `newer`, `stale`, `workers`, ... */
 	kind: string | null = null;
 }
@@ -305,7 +289,6 @@ export class CampaignError extends TidewireError {
  */
 export class StoreUnavailable extends CampaignError {
 	override readonly name: string = "StoreUnavailable";
-	override readonly code: string = "store_unavailable";
 	override readonly retryable: boolean = true;
 }
 
@@ -315,7 +298,6 @@ export class StoreUnavailable extends CampaignError {
  */
 export class NoSuchCampaign extends CampaignError {
 	override readonly name: string = "NoSuchCampaign";
-	override readonly code: string = "no_such_campaign";
 }
 
 /**
@@ -324,7 +306,6 @@ export class NoSuchCampaign extends CampaignError {
  */
 export class CodeChanged extends CampaignError {
 	override readonly name: string = "CodeChanged";
-	override readonly code: string = "code_changed";
 }
 
 /**
@@ -333,7 +314,6 @@ export class CodeChanged extends CampaignError {
  */
 export class HomeError extends TidewireError {
 	override readonly name: string = "HomeError";
-	override readonly code: string = "home_error";
 	/** What went wrong, for programs: `disk`, `foreign`, `closed`, ... */
 	kind: string | null = null;
 }
@@ -344,7 +324,6 @@ export class HomeError extends TidewireError {
  */
 export class NotFound extends HomeError {
 	override readonly name: string = "NotFound";
-	override readonly code: string = "not_found";
 }
 
 /**
@@ -353,7 +332,6 @@ export class NotFound extends HomeError {
  */
 export class SettingsDiffer extends HomeError {
 	override readonly name: string = "SettingsDiffer";
-	override readonly code: string = "settings_differ";
 }
 
 /**
@@ -362,7 +340,6 @@ export class SettingsDiffer extends HomeError {
  */
 export class StreamFull extends HomeError {
 	override readonly name: string = "StreamFull";
-	override readonly code: string = "stream_full";
 }
 
 /**
@@ -372,7 +349,6 @@ export class StreamFull extends HomeError {
  */
 export class StaleDelivery extends HomeError {
 	override readonly name: string = "StaleDelivery";
-	override readonly code: string = "stale_delivery";
 }
 
 /**
@@ -381,7 +357,6 @@ export class StaleDelivery extends HomeError {
  */
 export class RevisionConflict extends HomeError {
 	override readonly name: string = "RevisionConflict";
-	override readonly code: string = "revision_conflict";
 }
 
 /**
@@ -390,7 +365,6 @@ export class RevisionConflict extends HomeError {
  */
 export class LeaseLost extends HomeError {
 	override readonly name: string = "LeaseLost";
-	override readonly code: string = "lease_lost";
 }
 
 /**
@@ -399,7 +373,6 @@ export class LeaseLost extends HomeError {
  */
 export class LeaseHeld extends HomeError {
 	override readonly name: string = "LeaseHeld";
-	override readonly code: string = "lease_held";
 	override readonly retryable: boolean = true;
 }
 
@@ -409,7 +382,6 @@ export class LeaseHeld extends HomeError {
  */
 export class HomeBusy extends HomeError {
 	override readonly name: string = "HomeBusy";
-	override readonly code: string = "home_busy";
 	override readonly retryable: boolean = true;
 }
 
@@ -419,7 +391,6 @@ export class HomeBusy extends HomeError {
  */
 export class DataInUse extends HomeError {
 	override readonly name: string = "DataInUse";
-	override readonly code: string = "data_in_use";
 }
 
 /**
@@ -428,7 +399,6 @@ export class DataInUse extends HomeError {
  */
 export class DataCorrupt extends HomeError {
 	override readonly name: string = "DataCorrupt";
-	override readonly code: string = "data_corrupt";
 }
 
 /**
@@ -437,7 +407,6 @@ export class DataCorrupt extends HomeError {
  */
 export class Unsupported extends HomeError {
 	override readonly name: string = "Unsupported";
-	override readonly code: string = "unsupported";
 }
 
 /**
@@ -446,7 +415,6 @@ export class Unsupported extends HomeError {
  */
 export class HomeUnavailable extends HomeError {
 	override readonly name: string = "HomeUnavailable";
-	override readonly code: string = "home_unavailable";
 	override readonly retryable: boolean = true;
 }
 
@@ -456,7 +424,6 @@ export class HomeUnavailable extends HomeError {
  */
 export class PublishFailed extends HomeError {
 	override readonly name: string = "PublishFailed";
-	override readonly code: string = "publish_failed";
 	/** One line each: the number of the message in its publisher, from 0, its id, its error. */
 	failures: readonly string[] = [];
 }

@@ -63,10 +63,6 @@ export class Outbox {
 		private readonly release: (slot: number) => void,
 	) {}
 
-	get isEmpty(): boolean {
-		return this.bytes === 0;
-	}
-
 	/**
 	 * Sends a frame, in chunks if its payload is long. `ends`: the slot that is free once it is on
 	 * the wire; `called`: the number of the node whose call it answers.

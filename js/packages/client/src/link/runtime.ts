@@ -2,6 +2,8 @@
 import { TidewireError } from "../error.js";
 import { LinkLost, NodeStopped } from "../generated/errors.js";
 import type { Shell, Socket } from "../platform/shell.js";
+import type { CallContext } from "../services/context.js";
+import type { QueuedCall } from "../services/service_instance.js";
 import { Link, type LinkEvents, type LinkOptions } from "./link.js";
 import type { Session } from "./session.js";
 import { Timers } from "./timers.js";
@@ -18,6 +20,8 @@ export class Runtime {
 	private armed = Number.POSITIVE_INFINITY;
 	private waiters: (() => boolean)[] = [];
 	private readonly offline: () => void;
+	/** Runs a handler within its span; undefined without spans. */
+	declare around?: (call: CallContext, work: QueuedCall) => unknown;
 
 	constructor(
 		readonly shell: Shell,

@@ -61,18 +61,15 @@ export class ImportTable {
 
 	/** The link was lost: with it, all that is held. */
 	lost(): void {
-		for (const holding of this.holdings.values()) {
-			holding.isGone = true;
-		}
-		this.holdings.clear();
+		this.left();
 		this.claims.clear();
 		this.releases.clear();
 	}
 
-	/** A node has gone: its exports can't be called. */
-	left(origin: number): void {
+	/** A node has gone, or all of them: its exports can't be called. */
+	left(origin?: number): void {
 		for (const [key, holding] of this.holdings) {
-			if (holding.stands.node === origin) {
+			if (origin === undefined || holding.stands.node === origin) {
 				holding.isGone = true;
 				this.holdings.delete(key);
 			}
@@ -140,7 +137,8 @@ export class ImportTable {
 
 	private method(holdingOf: () => ImportEntry, name: string, streams: boolean): (...args: unknown[]) => Invocation {
 		return (...args) => {
-			const plan = (): Plan => this.plan(holdingOf(), name);
+			const part = this.site.nested();
+			const plan = (): Plan => part(this.plan(holdingOf(), name));
 			const value = argumentsOf(args);
 			return new Invocation(
 				this.runtime,

@@ -42,6 +42,11 @@ export class ExportScope {
 		return this.given.stands(entry);
 	};
 
+	/** True if something was given by reference. */
+	get owns(): boolean {
+		return !!(this.entries || this.owner);
+	}
+
 	/** The call has ended; `lost`: before its callee had it. */
 	ended(lost: boolean): void {
 		const { entries } = this;

@@ -78,7 +78,7 @@ export function checked(value: unknown): Reference {
 		(stands.kind === "function" || stands.kind === "object" || stands.kind === "items");
 	const methods: unknown = stands?.methods ?? [];
 	if (!isStands || !Array.isArray(methods) || !methods.every(isMethod)) {
-		throw new WireError("a reference to a function or an object is not of the form that this version knows");
+		throw new WireError("a function or an object has an unknown form");
 	}
 	return { ...(stands as Reference), methods };
 }

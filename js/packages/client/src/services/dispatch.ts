@@ -35,15 +35,8 @@ export class Dispatch {
 	}
 
 	published(message: Message): void {
-		const { origin, to, subject, fields, payload } = message;
 		const { session } = this.runtime.link;
-		const [node, user] = [session?.peer(origin).name ?? "", userOf(message, session)];
-		let read: Envelope | undefined;
-		const envelope = (): Envelope => {
-			read ??= { subject, value: readValue(payload), headers: headersOf(fields), node, user };
-			return read;
-		};
-		this.subscriptions.deliver(to, subject, { envelope });
+		this.subscriptions.deliver(message.to, message.subject, { envelope: envelopeOf(message, session) });
 	}
 
 	called(call: Incoming, now: number): Callee | undefined {
@@ -118,16 +111,22 @@ export class Dispatch {
 	}
 
 	private requested(call: Incoming, session: Session, subscription: Subscribed, now: number): Callee | undefined {
-		const { subject, fields } = call;
-		const run = (): unknown => {
-			const value = readValue(call.payload);
-			const [node, user] = [session.peer(call.origin).name, userOf(call, session)];
-			const envelope: Envelope = { subject, value, headers: headersOf(fields), node, user };
-			return subscription.listener?.(value, envelope);
-		};
-		const work = { call, session, title: subject, streams: false, run, give: undefined };
+		const envelope = envelopeOf(call, session);
+		const run = (): unknown => subscription.listener?.(envelope().value, envelope());
+		const work = { call, session, title: call.subject, streams: false, run, give: undefined };
 		return this.hosts[1].take(work, now);
 	}
+}
+
+/** A message of a link with its metadata, whose value is read once. */
+function envelopeOf(message: Incoming | Message, session: Session | undefined): () => Envelope {
+	const { origin, subject, fields, payload } = message;
+	const [node, user] = [session?.peer(origin).name ?? "", userOf(message, session)];
+	let read: Envelope | undefined;
+	return () => {
+		read ??= { subject, value: readValue(payload), headers: headersOf(fields), node, user };
+		return read;
+	};
 }
 
 /** The arguments of a call, in the order of the parameters. */

@@ -1,5 +1,5 @@
 /** Instance of a service that this node serves, and its description for others. */
-import type { Visibility } from "../discovery/discovery.js";
+import { METHOD, type Visibility } from "../discovery/discovery.js";
 import { InvalidArgument } from "../generated/errors.js";
 import type { Bound, MethodOptions } from "../objects/methods.js";
 import { checkNames, shown } from "../options.js";
@@ -44,21 +44,11 @@ export interface ServiceHandle {
 	[Symbol.asyncDispose](): Promise<void>;
 }
 
-const METHOD_NAMES = {
-	description: 0,
-	parameters: 0,
-	result: 0,
-	stream: 0,
-	idempotent: 0,
-	prompt: 0,
-	timeout: 0,
-	visibility: 0,
-};
 const LIMIT_NAMES = { concurrency: 0, waiting: 0, streams: 0 };
 const TEXT_NAMES = { description: 0, visibility: 0, instance: 0, version: 0, metadata: 0, methods: 0 };
 const LIMIT_MAX = 10_000;
 /** A longer description is sent without its schemas. */
-const SAID_BYTES_MAX = 16_000;
+const SAID_BYTES_MAX = 60_000;
 
 export class Serving implements ServiceHandle {
 	/** Its exchanges with the hub. */
@@ -100,7 +90,7 @@ export class Serving implements ServiceHandle {
 export function checkServeOptions(options: ServeOptions): void {
 	checkNames("serve", options, { ...TEXT_NAMES, ...LIMIT_NAMES });
 	for (const [name, method] of Object.entries(options.methods ?? {})) {
-		checkNames(`serve: methods: ${name}`, method, METHOD_NAMES);
+		checkNames(`serve: methods: ${name}`, method, { ...METHOD, prompt: 0 });
 	}
 	const { concurrency, waiting, streams } = options;
 	for (const [name, value] of Object.entries({ concurrency, waiting, streams })) {
@@ -148,18 +138,18 @@ export function said(
 	return encode(text).length <= SAID_BYTES_MAX ? text : whole(false);
 }
 
+/** Readers complete the keys that are left out. */
 function method(bound: Bound, options: MethodOptions, visibility: string, withSchemas: boolean): object {
 	return {
 		name: bound.name,
-		description: options.description ?? "",
-		parameters: withSchemas ? schemaOf(bound, options) : {},
-		result: withSchemas ? (options.result ?? {}) : {},
-		stream: bound.streams,
-		idempotent: options.idempotent ?? false,
-		prompt: options.prompt ?? false,
-		timeout: options.timeout === undefined ? null : options.timeout / 1000,
+		description: options.description,
+		parameters: withSchemas ? schemaOf(bound, options) : undefined,
+		result: withSchemas ? options.result : undefined,
+		stream: bound.streams || undefined,
+		idempotent: options.idempotent,
+		prompt: options.prompt,
+		timeout: options.timeout && options.timeout / 1000,
 		visibility,
-		notes: [],
 	};
 }
 

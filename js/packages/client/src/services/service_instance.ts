@@ -21,6 +21,7 @@ const INVALID_ARGUMENT = 9;
 const ASK_TIMEOUT = 3;
 const NODE_STOPPED = 13;
 const LIMIT_EXCEEDED = 14;
+const OVERLOADED = 50;
 const REMOTE_ERROR = 15;
 const CANCELLED = 29;
 /**
@@ -57,7 +58,7 @@ export interface QueuedCall {
 export interface HostLimits {
 	/** Calls whose handlers run at most; the others wait (1,024). */
 	readonly concurrency?: number | undefined;
-	/** Calls that wait at most, and streams; the next one fails with LimitExceeded (10,000). */
+	/** Calls that wait at most, and streams; the next one fails with Overloaded (10,000). */
 	readonly waiting?: number | undefined;
 	/** Streams that are written at most; the others wait (10,000). */
 	readonly streams?: number | undefined;
@@ -246,7 +247,7 @@ class RunningCall implements Callee, HandledCall {
 	cancelled(): void {
 		this.isGone = true;
 		this.stop(new CallCancelled("the caller cancelled, or has gone"));
-		if (this.context === undefined || this.work.streams === false) {
+		if (this.context === undefined || !this.work.streams) {
 			// A function still runs, but no caller waits for its result.
 			this.over("cancelled");
 		}
@@ -270,7 +271,7 @@ class RunningCall implements Callee, HandledCall {
 
 	/** There is no room for it. */
 	refused(text: string): void {
-		this.fail(LIMIT_EXCEEDED, encode(text));
+		this.fail(OVERLOADED, encode(text));
 		this.isOver = true;
 		this.runtime.timers.cancel(this.timer);
 		this.work.over?.();
@@ -278,9 +279,10 @@ class RunningCall implements Callee, HandledCall {
 
 	/** The service ends, and with it what may have no end. */
 	cut(): void {
-		this.fail(NODE_STOPPED, encode(new NodeStopped("the service has stopped").message));
+		const stopped = new NodeStopped("the service has stopped");
+		this.fail(NODE_STOPPED, encode(stopped.message));
 		this.isGone = true;
-		this.stop(new NodeStopped("the service has stopped"));
+		this.stop(stopped);
 		if (this.context === undefined) {
 			this.over("cancelled");
 		}
@@ -290,10 +292,10 @@ class RunningCall implements Callee, HandledCall {
 		if (this.isOver) {
 			return;
 		}
-		const { call, session } = this.work;
-		const { controller, until, runtime } = this;
+		const { work, controller, until, runtime } = this;
+		const { call, session } = work;
 		let trace = fieldText(call.fields, "tw-trace");
-		this.context = {
+		const context: CallContext = {
 			node: session.peer(call.origin).name,
 			user: userOf(call, session),
 			origin: isPublic(call) ? "public" : "private",
@@ -307,8 +309,9 @@ class RunningCall implements Callee, HandledCall {
 				return Math.max(0, until - runtime.now);
 			},
 		};
+		this.context = context;
 		try {
-			this.take(this.within(this.work.run));
+			this.take(this.within(() => (runtime.around ? runtime.around(context, work) : work.run())));
 		} catch (error) {
 			// Members of a result of the program may throw, too.
 			this.failed(error);
@@ -331,11 +334,7 @@ class RunningCall implements Callee, HandledCall {
 				(error: unknown) => this.failed(error),
 			);
 		} else if (isGenerator(result)) {
-			this.failed(
-				new TidewireError(
-					`${title}: it gave an iterator, and is not known as a stream: serve it with \`stream: true\``,
-				),
-			);
+			this.failed(new TidewireError(`${title}: it gave an iterator: serve it with \`stream: true\``));
 		} else {
 			this.reply(result);
 		}

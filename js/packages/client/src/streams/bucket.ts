@@ -23,7 +23,8 @@ export interface BucketInfo {
 	readonly history: number;
 	/** Milliseconds after which entries go. */
 	readonly ttl: number | undefined;
-	readonly maxBytes: number;
+	/** Bytes of all values at most. */
+	readonly maxBytes: number | undefined;
 	readonly keys: number;
 	readonly bytes: number;
 	readonly revision: number;
@@ -184,9 +185,9 @@ export class Bucket<T = unknown> {
 export function bucketInfo(raw: unknown): BucketInfo {
 	const said = raw as Omit<BucketInfo, "ttl" | "maxBytes"> & {
 		readonly ttl_us: number | null;
-		readonly max_bytes: number;
+		readonly max_bytes: number | null;
 	};
 	const { name, history, keys, bytes, revision } = said;
 	const ttl = said.ttl_us === null ? undefined : said.ttl_us / 1000;
-	return { name, history, ttl, maxBytes: said.max_bytes, keys, bytes, revision };
+	return { name, history, ttl, maxBytes: said.max_bytes ?? undefined, keys, bytes, revision };
 }

@@ -53,6 +53,8 @@ export interface CommandInfo {
 	 */
 	readonly error: string;
 	readonly traceback: string;
+	/** The id of the trace that its start belongs to. */
+	readonly trace: string | undefined;
 }
 
 /** How far a command is. */
@@ -283,14 +285,14 @@ export class CommandRun<T = unknown> {
 	}
 }
 
-type Raw = Omit<CommandInfo, "isOver" | "isCancelling" | "key" | "worker" | "began" | "ended"> &
-	Record<"key" | "worker", string | null> &
+type Raw = Omit<CommandInfo, "isOver" | "isCancelling" | "key" | "worker" | "began" | "ended" | "trace"> &
+	Record<"key" | "worker" | "trace", string | null> &
 	Record<"began" | "ended", Date | null> & { readonly is_cancelling: boolean };
 
 /** Converts the description of a command from a hub. */
 function infoOf(raw: unknown): CommandInfo {
 	const { is_cancelling: isCancelling, ...said } = raw as Raw;
-	const { key, worker, began, ended } = said;
+	const { key, worker, began, ended, trace } = said;
 	return {
 		...said,
 		isOver: !["queued", "running"].includes(said.stage),
@@ -299,5 +301,6 @@ function infoOf(raw: unknown): CommandInfo {
 		worker: worker ?? undefined,
 		began: began ?? undefined,
 		ended: ended ?? undefined,
+		trace: trace ?? undefined,
 	};
 }

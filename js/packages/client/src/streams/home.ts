@@ -33,6 +33,14 @@ export const WAIT_US = 4_000_000;
 export const PAGE = 1_000;
 export const PAGE_BYTES = 4 << 20;
 
+/** Methods of the service that take calls of one right each; `call` takes all. */
+type Method = "look" | "read" | "act" | "call";
+const METHODS: readonly (readonly [Method, RegExp])[] = [
+	["look", /info|list_[^s]|list_st|keys/],
+	["read", /list|read|dead_l|get|hist|watch/],
+	["act", /delete|purge|cancel|seek|pause|resume|requeue|drop|put|release/],
+];
+
 /** The errors that stand in the place of one result of a batch, by their kind. */
 const KINDS: Readonly<Record<string, new (message: string) => TidewireError>> = {
 	invalid: InvalidArgument,
@@ -70,13 +78,13 @@ export class Home {
 	 * Makes a call that changes something. Where the link is lost, it is not known whether it did.
 	 */
 	call(name: string, ...args: readonly unknown[]): Promise<unknown> {
-		return explained(this.once.call(name, args));
+		return explained(this.once[methodOf(name)](name, args));
 	}
 
 	/** Makes a call that may be made twice: it is made again when the link was lost and is back. */
 	ask(name: string, args: readonly unknown[], signal?: AbortSignal): Promise<unknown> {
 		const client = signal === undefined ? this.again : this.client({ idempotent: true, signal });
-		return explained(client.call(name, args));
+		return explained(client[methodOf(name)](name, args));
 	}
 
 	/**
@@ -92,8 +100,13 @@ export class Home {
 	}
 }
 
-interface HomeClient {
-	call(name: string, args: readonly unknown[]): PromiseLike<unknown>;
+/** The method that takes a call, by the right that the call needs. */
+function methodOf(call: string): Method {
+	return METHODS.find(([, calls]) => calls.test(call))?.[0] ?? "call";
+}
+
+interface HomeClient
+	extends Readonly<Record<Method, (name: string, args: readonly unknown[]) => PromiseLike<unknown>>> {
 	hold(name: string, holder: string, ttlUs: number): AsyncIterable<number>;
 }
 

@@ -95,6 +95,8 @@ export interface ReadOptions {
 	readonly filter?: string | readonly string[] | undefined;
 	/** If true, the reader waits for more at the end. */
 	readonly follow?: boolean | undefined;
+	/** If false, payloads are empty: such events are for tokens with `inspect`, too. */
+	readonly payloads?: boolean | undefined;
 	/** Ends the wait. */
 	readonly signal?: AbortSignal | undefined;
 }
@@ -213,8 +215,9 @@ export class Stream<T = unknown> {
 
 	/** Events without any state: a replay. A link that is lost meanwhile is waited for. */
 	read(options: ReadOptions = {}): Reader<StreamEvent<T>> {
-		checkNames("read", options, { start: 0, stop: 0, filter: 0, follow: 0, signal: 0 });
+		checkNames("read", options, { start: 0, stop: 0, filter: 0, follow: 0, payloads: 0, signal: 0 });
 		const { stop = null, follow = false } = options;
+		const call = options.payloads === false ? "list_events" : "read";
 		const filter = patternsOf(options.filter);
 		let at = startOf(options.start ?? "all");
 		let isLast = false;
@@ -223,7 +226,7 @@ export class Stream<T = unknown> {
 				return undefined;
 			}
 			const args = [this.name, at, stop, filter, PAGE, PAGE_BYTES, follow ? WAIT_US : 0];
-			const [events, following, last] = (await this.home.ask("read", args, signal)) as [unknown[], number, number];
+			const [events, following, last] = (await this.home.ask(call, args, signal)) as [unknown[], number, number];
 			isLast = (stop !== null && following > stop) || (!follow && following > last);
 			at = startOf(following);
 			return events.map((fields) => new StreamEvent<T>(fields));

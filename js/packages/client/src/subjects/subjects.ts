@@ -80,6 +80,9 @@ export function checkSubscription(pattern: unknown, options: SubscribeOptions): 
 	}
 }
 
+/** The service by which nodes show their statistics, and take actions of operators. */
+export const INSPECTION = "$sys";
+
 /** True if `wide` also selects everything that `narrow` selects. */
 export function covers(wide: string, narrow: string): boolean {
 	const [one, other] = [wide.split("."), narrow.split(".")];

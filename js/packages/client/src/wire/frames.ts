@@ -248,7 +248,7 @@ function readParts(kind: Kind, cursor: Cursor): Head {
 				cursor.u32(),
 			];
 			const subject = cursor.subject(cursor.u16(), false);
-			if (choice > 2) {
+			if (choice > 3) {
 				throw fault("value", `CALL: there is no choice ${choice}`);
 			}
 			return {

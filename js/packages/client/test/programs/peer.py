@@ -70,10 +70,6 @@ class Pricing(tw.Service):
         raise KeyError(text)
 
     @tw.method
-    async def refused(self) -> None:
-        raise tw.LimitExceeded("the till is full")
-
-    @tw.method
     async def headers(self) -> dict[str, str]:
         return dict(tw.context().headers)
 
@@ -81,22 +77,11 @@ class Pricing(tw.Service):
 class Shop(tw.Service):
     """Takes functions, objects and streams, and gives some."""
 
-    def __init__(self) -> None:
-        self.kept: Any = None
-
     @tw.method
     async def pack(self, boxes: int, progress: Callable[[int], Awaitable[Any]]) -> str:
         for box in range(boxes):
             await progress(box)
         return "packed"
-
-    @tw.method
-    async def keep(self, function: Callable[..., Awaitable[Any]]) -> None:
-        self.kept = function
-
-    @tw.method
-    async def use_kept(self, value: Any) -> Any:
-        return await self.kept(value)
 
     @tw.method
     async def total(self, numbers: AsyncIterator[int]) -> int:

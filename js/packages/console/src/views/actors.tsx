@@ -1,110 +1,83 @@
-/** Agents and actors: the busiest of each node, with queues, rates, failures and times. */
+/** Agents and actors: the first ones of a search, with queues, rates, failures and times. */
 import type { JSX } from "preact";
 import { keyOf, nameOf } from "../attention.js";
 import { count, micros, rate } from "../format.js";
-import { select, useHub, useRoute } from "../hooks.js";
-import { Detail, Facts, Fill, State } from "../parts.js";
-import { depth, failures, num, type Row, type Snapshot, text, times } from "../snapshots.js";
-import { type Column, Table } from "../table.js";
-
-interface Line {
-	readonly key: string;
-	readonly snapshot: Snapshot;
-	readonly row: Row;
-	readonly isAgent: boolean;
-}
+import { useHub, useRoute } from "../hooks.js";
+import { useNodeRows } from "../node_rows.js";
+import { Detail, facts, queue, queueOf, State, TableView } from "../parts.js";
+import { depth, failures, type NodeRow, num, type Row, rowsOf, text, times } from "../snapshots.js";
+import { type Column, number, useRowsQuery } from "../table.js";
 
 const of =
 	(key: string) =>
-	(line: Line): number =>
+	(line: NodeRow): number =>
 		num(line.row, key);
 
-const COLUMNS: readonly Column<Line>[] = [
-	{ title: "Name", value: (line) => nameOf(line.row) },
+const COLUMNS: readonly Column<NodeRow>[] = [
+	{ title: "Name", value: (line) => nameOf(line.row), field: "name" },
 	{ title: "Node", value: (line) => line.snapshot.node },
-	{ title: "Kind", value: (line) => kindOf(line), isWide: true },
-	{ title: "Status", value: (line) => statusOf(line.row), cell: (line) => <Status of={line.row} /> },
-	{
-		title: "Queue",
-		value: (line) => depth(line.row),
-		cell: (line) => (
-			<>
-				<Fill value={depth(line.row)} of={num(line.row, "capacity")} />
-				{count(depth(line.row))}
-			</>
-		),
-		isNumber: true,
-	},
-	{
-		title: "Per second",
-		value: (line) => line.row.rate,
-		cell: (line) => rate(line.row.rate),
-		isNumber: true,
-	},
-	{ title: "Handled", value: of("handled"), cell: (line) => count(of("handled")(line)), isNumber: true, isWide: true },
-	{ title: "Failed", value: (line) => failures(line.row), cell: (line) => count(failures(line.row)), isNumber: true },
-	{ title: "Restarts", value: of("restarts"), isNumber: true, isWide: true },
-	{ title: "Wait p99", value: of("queueing_p99_us"), cell: time("queueing_p99_us"), isNumber: true },
-	{ title: "Run p99", value: of("handling_p99_us"), cell: time("handling_p99_us"), isNumber: true },
+	{ title: "Kind", value: (line) => kindOf(line.row), isWide: true },
+	{ title: "Status", value: (line) => statusOf(line.row), cell: (line) => <Status of={line.row} />, field: "status" },
+	{ ...queue((line: NodeRow) => line.row), field: "load" },
+	number("Per second", (line) => line.row.rate, rate),
+	{ ...number("Handled", of("handled"), count), isWide: true, field: "handled" },
+	{ ...number("Failed", (line: NodeRow) => failures(line.row), count), field: "failed" },
+	{ title: "Restarts", value: of("restarts"), isNumber: true, isWide: true, field: "restarts" },
+	{ ...number("Wait p99", of("queueing_p99_us"), time), field: "queueing_p99_us" },
+	{ ...number("Run p99", of("handling_p99_us"), time), field: "handling_p99_us" },
 ];
 
-function time(key: string): (line: Line) => string {
-	return (line) => (num(line.row, "handled") > 0 ? micros(num(line.row, key)) : "–");
+function time(value: number | undefined, line: NodeRow): string {
+	return num(line.row, "handled") > 0 ? micros(value) : "–";
 }
 
 export function Actors(): JSX.Element {
-	const hub = useHub();
+	const snapshots = [...useHub().snapshots.values()];
 	const { selected } = useRoute();
-	const snapshots = [...hub.snapshots.values()];
-	const lines = snapshots.flatMap((snapshot) => [
-		...snapshot.rows.agents.map((row) => ({ key: keyOf(snapshot, row), snapshot, row, isAgent: true })),
-		...snapshot.rows.actors.map((row) => ({ key: keyOf(snapshot, row), snapshot, row, isAgent: false })),
-	]);
-	const total = snapshots.reduce((all, snapshot) => all + snapshot.counts.agents + snapshot.counts.actors, 0);
-	const opened = lines.find((line) => line.key === selected);
+	const [query, change] = useRowsQuery("load");
+	const { data } = useNodeRows(["agents", "actors"], query);
+	const key = ({ snapshot, row }: NodeRow): string => keyOf(snapshot, row);
+	// The row of an address may be another than the first ones.
+	const busiest = rowsOf(snapshots, "agents", "actors");
+	const isListed = data?.lines.some((line) => key(line) === selected);
+	const lines = data && [...data.lines, ...busiest.filter((line) => !isListed && key(line) === selected)];
 	return (
-		<>
-			<h1>Agents and actors</h1>
-			<div class="split">
-				<Table
-					label="Agents and actors"
-					columns={COLUMNS}
-					rows={lines}
-					rowKey={(line) => line.key}
-					onOpen={(line) => select("actors", line.key)}
-					opened={selected}
-					sortBy={4}
-					total={total}
-					empty="No agent and no actor runs on a node that allows inspection."
-				/>
-				{opened && <ActorDetail of={opened} />}
-			</div>
-		</>
+		<TableView
+			label="Agents and actors"
+			columns={COLUMNS}
+			rows={lines}
+			rowKey={key}
+			sortBy={4}
+			total={data?.total}
+			found={data?.found}
+			query={query}
+			onQuery={change}
+			empty="No agent and no actor runs on a node that allows inspection."
+			detail={(line) => <ActorDetail of={line} />}
+		/>
 	);
 }
 
-function ActorDetail(props: { of: Line }): JSX.Element {
+function ActorDetail(props: { of: NodeRow }): JSX.Element {
 	const { row, snapshot } = props.of;
-	const capabilities = row.capabilities as readonly string[] | undefined;
+	const given = (key: string): string | undefined => (key in row ? count(num(row, key)) : undefined);
 	return (
-		<Detail title={nameOf(row)} onClose={() => select("actors")}>
-			<Facts
-				of={{
-					Kind: kindOf(props.of),
-					Node: snapshot.node,
-					Status: <Status of={row} />,
-					Dispatcher: text(row, "dispatcher"),
-					Capabilities: capabilities?.join(", "),
-					Queue: `${count(depth(row))}${num(row, "capacity") > 0 ? ` of ${count(num(row, "capacity"))}` : ""}`,
-					Handled: count(num(row, "handled")),
-					Failed: count(failures(row)),
-					Retried: "retried" in row ? count(num(row, "retried")) : undefined,
-					Expired: "expired" in row ? count(num(row, "expired")) : undefined,
-					Restarts: "restarts" in row ? count(num(row, "restarts")) : undefined,
-					"Time in the queue": times(row, "queueing"),
-					"Time in the handler": times(row, "handling"),
-				}}
-			/>
+		<Detail title={nameOf(row)}>
+			{facts({
+				Kind: kindOf(row),
+				Node: snapshot.node,
+				Status: <Status of={row} />,
+				Dispatcher: text(row, "dispatcher"),
+				Capabilities: (row.capabilities as readonly string[] | undefined)?.join(", "),
+				Queue: queueOf(row),
+				Handled: count(num(row, "handled")),
+				Failed: count(failures(row)),
+				Retried: given("retried"),
+				Expired: given("expired"),
+				Restarts: given("restarts"),
+				"Time in the queue": times(row, "queueing"),
+				"Time in the handler": times(row, "handling"),
+			})}
 		</Detail>
 	);
 }
@@ -118,6 +91,6 @@ function statusOf(row: Row): string {
 	return text(row, "status") || (depth(row) > 0 ? "busy" : "idle");
 }
 
-function kindOf(line: Line): string {
-	return line.isAgent ? `agent ${text(line.row, "type")}`.trim() : "actor";
+function kindOf(row: Row): string {
+	return "actor" in row ? `agent ${text(row, "type")}`.trim() : "actor";
 }

@@ -1,14 +1,16 @@
 /** Nodes: the processes that have joined, and how they are. */
 import type { JSX } from "preact";
-import { age, bytes, count, percent, rate } from "../format.js";
-import { select, useHub, useRoute } from "../hooks.js";
-import { isInspection } from "../hub.js";
-import { Detail, Facts, State } from "../parts.js";
-import { depth, num, type Row, type Snapshot, text } from "../snapshots.js";
-import { type Column, Table } from "../table.js";
+import { INSPECTION } from "tidewire/subjects";
+import { givenUp } from "../attention.js";
+import { age, bytes, count, micros, percent, rate } from "../format.js";
+import { useHub } from "../hooks.js";
+import type { Hub } from "../hub.js";
+import { Detail, facts, stated, TableView } from "../parts.js";
+import { depth, num, type Row, type Snapshot, sum, text, waiting } from "../snapshots.js";
+import { type Column, number, Table } from "../table.js";
 
-/** One line: a node that allows inspection, or one that is known by its services alone. */
-interface Line {
+/** A node that allows inspection, or one that is known by its services alone. */
+interface NodeLine {
 	readonly key: string;
 	readonly node: string;
 	readonly snapshot: Snapshot | undefined;
@@ -18,98 +20,76 @@ interface Line {
 
 const of =
 	(key: string) =>
-	(line: Line): number =>
+	(line: NodeLine): number =>
 		num(line.snapshot?.about, key);
 
-const COLUMNS: readonly Column<Line>[] = [
+const COLUMNS: readonly Column<NodeLine>[] = [
 	{ title: "Node", value: (line) => line.node },
-	{
-		title: "State",
-		value: (line) => stateOf(line),
-		cell: (line) => <State is={stateOf(line)} level={line.silent ? "bad" : line.snapshot ? "good" : ""} />,
-	},
+	stated(stateOf, (_, line) => (line.silent ? "bad" : line.snapshot ? "good" : "")),
 	{ title: "Process", value: of("pid"), cell: (line) => text(line.snapshot?.about, "pid") || "–", isNumber: true },
 	{ title: "Host", value: (line) => text(line.snapshot?.about, "host"), isWide: true },
-	{ title: "Version", value: (line) => versionOf(line.snapshot), isWide: true },
-	{
-		title: "Up",
-		value: of("uptime_s"),
-		cell: (line) => (line.snapshot ? age(of("uptime_s")(line)) : "–"),
-		isNumber: true,
-	},
-	{ title: "CPU", value: (line) => line.snapshot?.cpu, cell: (line) => percent(line.snapshot?.cpu), isNumber: true },
-	{
-		title: "Memory",
-		value: of("memory_bytes"),
-		cell: (line) => bytes(of("memory_bytes")(line) || undefined),
-		isNumber: true,
-	},
-	{
-		title: "Messages/s",
-		value: (line) => sum(line.snapshot, (row) => row.rate),
-		cell: (line) => shownRate(line),
-		isNumber: true,
-	},
-	{
-		title: "Waiting",
-		value: (line) => waiting(line.snapshot),
-		cell: (line) => count(waiting(line.snapshot)),
-		isNumber: true,
-	},
-	{ title: "Link", value: (line) => text(line.snapshot?.about, "url"), isWide: true },
+	number("Up", of("uptime_s"), (up, line) => (line.snapshot ? age(up ?? 0) : "–")),
+	number("CPU", (line) => line.snapshot?.cpu, percent),
+	number("Memory", (line) => of("memory_bytes")(line) || undefined, bytes),
+	number("Msg/s", (line) => line.snapshot && sum(line.snapshot.rows.dispatchers, (row) => row.rate), rate),
+	number("Waiting", (line) => waiting(line.snapshot ? [line.snapshot] : []), count),
+	number("Round trip", (line) => of("round_trip_us")(line) || undefined, micros),
+	number("In/s", (line) => line.snapshot?.received, bytes),
+	number("Out/s", (line) => line.snapshot?.sent, bytes),
+	number("Credit", (line) => of("credit_bytes")(line) || undefined, bytes),
 ];
 
 export function Nodes(): JSX.Element {
 	const hub = useHub();
-	const { selected } = useRoute();
-	const lines = linesOf(hub.snapshots, hub.silent, hub.services);
-	const opened = lines.find((line) => line.key === selected);
 	return (
-		<>
-			<h1>Nodes</h1>
-			<p class="dim">
-				Nodes without <code>inspect=True</code> show their services alone.
-			</p>
-			<div class="split">
-				<Table
-					label="Nodes"
-					columns={COLUMNS}
-					rows={lines}
-					rowKey={(line) => line.key}
-					onOpen={(line) => select("nodes", line.key)}
-					opened={selected}
-					empty="No node allows inspection: start one with tw.Node(inspect=True), or TIDEWIRE_INSPECT=1."
-				/>
-				{opened && <NodeDetail of={opened} />}
-			</div>
-		</>
+		<TableView
+			label="Nodes"
+			columns={COLUMNS}
+			rows={nodesOf(hub)}
+			rowKey={(line) => line.key}
+			note={["Nodes without ", <code key="inspect">inspect=True</code>, " show their services alone."]}
+			empty="No node allows inspection: start one with tw.Node(inspect=True), or TIDEWIRE_INSPECT=1."
+			detail={(line) => <NodeDetail of={line} />}
+		/>
 	);
 }
 
-function NodeDetail(props: { of: Line }): JSX.Element {
+function NodeDetail(props: { of: NodeLine }): JSX.Element {
 	const { snapshot, node, silent, services } = props.of;
 	const about = snapshot?.about;
-	const reasons = Object.entries((about?.dead_letters ?? {}) as Record<string, unknown>);
+	const hub = about?.of_hub as Row | null | undefined;
+	const said = (key: string): string => `${count(num(hub ?? undefined, key))} ${key}`;
 	return (
-		<Detail title={node} onClose={() => select("nodes")}>
+		<Detail title={node}>
 			{silent && <p class="failure">{silent}</p>}
-			<Facts
-				of={{
-					Process: text(about, "pid"),
-					Host: text(about, "host"),
-					Version: versionOf(snapshot),
-					"Joined by": text(about, "url"),
-					Memory: snapshot && bytes(num(about, "memory_bytes") || undefined),
-					CPU: snapshot && percent(snapshot.cpu),
-					Agents: snapshot && count(snapshot.counts.agents),
-					Pools: snapshot && count(snapshot.counts.pools),
-					"Other actors": snapshot && count(snapshot.counts.actors),
-					Timers: snapshot && count(num(about, "timers")),
-					Subscriptions: snapshot && count(num(about, "subscriptions")),
-					"Given up": reasons.map(([reason, number]) => `${number} ${reason.replaceAll("_", " ")}`).join(", "),
-					Services: services.join(", "),
-				}}
-			/>
+			{facts({
+				Process: text(about, "pid"),
+				Host: text(about, "host"),
+				Version: versionOf(snapshot),
+				"Joined by": text(about, "url"),
+				Link: linkOf(about),
+				Memory: snapshot && bytes(num(about, "memory_bytes") || undefined),
+				CPU: snapshot && percent(snapshot.cpu),
+				Agents: snapshot && count(snapshot.counts.agents),
+				Pools: snapshot && count(snapshot.counts.pools),
+				"Other actors": snapshot && count(snapshot.counts.actors),
+				Timers: snapshot && count(num(about, "timers")),
+				Subscriptions: snapshot && count(num(about, "subscriptions")),
+				"Given up": givenUp(about).said,
+				"As a hub": hub
+					? ["nodes", "forwarded", "calls", "published", "dropped", "refused"].map(said).join(", ")
+					: undefined,
+				Services: services.join(", "),
+			})}
+			{snapshot && snapshot.rows.joins.length > 0 && (
+				<Table
+					label="Joined hubs"
+					columns={JOINS}
+					rows={snapshot.rows.joins}
+					rowKey={(row) => text(row, "url")}
+					empty=""
+				/>
+			)}
 			{snapshot && (
 				<Table
 					label="Dispatchers"
@@ -123,63 +103,59 @@ function NodeDetail(props: { of: Line }): JSX.Element {
 	);
 }
 
+const names = (row: Row, key: string): string => ((row[key] ?? []) as readonly string[]).join(", ");
+
+const JOINS: readonly Column<Row>[] = [
+	{ title: "Hub", value: (row) => text(row, "name") },
+	stated(
+		(row) => text(row, "state"),
+		(state) => (state === "lost" ? "bad" : "good"),
+	),
+	number("Per second", (row) => row.rate, rate),
+	number("Calls in", (row) => num(row, "calls_in"), count),
+	number("Calls out", (row) => num(row, "calls_out"), count),
+	number("Refused", (row) => num(row, "refused"), count),
+	number("Lost", (row) => num(row, "lost"), count),
+	{ title: "There", value: (row) => names(row, "exported"), isWide: true },
+	{ title: "Here", value: (row) => names(row, "imported"), isWide: true },
+];
+
 const DISPATCHERS: readonly Column<Row>[] = [
 	{ title: "Dispatcher", value: (row) => text(row, "name") },
-	{
-		title: "Busy",
-		value: (row) => num(row, "threads") - num(row, "asleep"),
-		cell: (row) =>
-			"threads" in row ? `${num(row, "threads") - num(row, "asleep")} of ${num(row, "threads_max")}` : "–",
-		isNumber: true,
-	},
-	{ title: "Per second", value: (row) => row.rate, cell: (row) => rate(row.rate), isNumber: true },
+	number(
+		"Busy",
+		(row) => num(row, "threads") - num(row, "asleep"),
+		(busy, row) => ("threads" in row ? `${busy} of ${num(row, "threads_max")}` : "–"),
+	),
+	number("Per second", (row) => row.rate, rate),
 	{ title: "Waiting", value: depth, isNumber: true },
 	{ title: "Failed", value: (row) => num(row, "failed"), isNumber: true },
 ];
 
-function linesOf(
-	snapshots: ReadonlyMap<string, Snapshot>,
-	silent: ReadonlyMap<string, string>,
-	services: readonly { name: string; details: readonly { id: string; node: string }[] }[],
-): Line[] {
-	const served = new Map<string, Set<string>>();
-	const keys = new Map<string, string>();
-	for (const { name, details } of services) {
-		for (const { id, node } of details) {
-			served.set(node, (served.get(node) ?? new Set()).add(name));
-			if (isInspection(name)) {
-				keys.set(node, id);
-			}
-		}
-	}
-	return [...served].map(([node, names]) => {
-		const key = keys.get(node) ?? node;
-		const shown = [...names].filter((name) => !isInspection(name)).sort();
-		return { key, node, snapshot: snapshots.get(key), silent: silent.get(key), services: shown };
+function nodesOf({ services, snapshots, silent }: Hub): NodeLine[] {
+	const served = services.flatMap(({ name, details }) => details.map((one) => ({ ...one, service: name })));
+	return [...new Set(served.map((one) => one.node))].map((node) => {
+		const here = served.filter((one) => one.node === node);
+		const key = here.find((one) => one.service === INSPECTION)?.id ?? node;
+		const names = [...new Set(here.map((one) => one.service).filter((name) => name !== INSPECTION))].sort();
+		return { key, node, snapshot: snapshots.get(key), silent: silent.get(key), services: names };
 	});
 }
 
-function stateOf(line: Line): string {
+function linkOf(about: Snapshot["about"] | undefined): string {
+	const said = (key: string): string => bytes(num(about, key));
+	const all = `${said("received_bytes")} in, ${said("sent_bytes")} out, credit ${said("credit_bytes")}`;
+	return about !== undefined && "credit_bytes" in about ? all : "";
+}
+
+function stateOf(line: NodeLine): string {
 	const unseen = line.key === line.node ? "not inspected" : "asking";
 	return line.silent ? "silent" : line.snapshot ? "running" : unseen;
 }
 
 function versionOf(snapshot: Snapshot | undefined): string {
 	const versions = snapshot?.about.versions as Readonly<Record<string, string>> | undefined;
-	return versions ? `${versions.tidewire}, Python ${versions.python}` : "";
-}
-
-function waiting(snapshot: Snapshot | undefined): number {
-	const rows = snapshot
-		? [...snapshot.rows.agents, ...snapshot.rows.pools, ...snapshot.rows.services, ...snapshot.rows.actors]
-		: [];
-	return rows.reduce((all, row) => all + depth(row), 0);
-}
-
-function sum(snapshot: Snapshot | undefined, of: (row: Row) => number | undefined): number {
-	return (snapshot?.rows.dispatchers ?? []).reduce((all, row) => all + (of(row) ?? 0), 0);
-}
-
-function shownRate(line: Line): string {
-	return line.snapshot ? rate(sum(line.snapshot, (row) => row.rate)) : "–";
+	const language = text(snapshot?.about, "language") || "python";
+	const name = `${language[0]?.toUpperCase()}${language.slice(1)} ${versions?.[language] ?? ""}`.trim();
+	return versions ? `${versions.tidewire}, ${name}` : "";
 }

@@ -1,7 +1,7 @@
 /** Overview: what needs attention first, and the figures of the last five minutes. */
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
-import { type Concern, calm, concernsOf } from "../attention.js";
+import { calm, concernsOf } from "../attention.js";
 import { count, micros, rate } from "../format.js";
 import { hrefOf, useHub } from "../hooks.js";
 import type { Totals } from "../snapshots.js";
@@ -10,13 +10,7 @@ import { Sparkline } from "../sparkline.js";
 const LEVELS = { 1: "note", 2: "late", 3: "urgent" } as const;
 const CONCERNS_MAX = 30;
 
-interface Figure {
-	readonly label: string;
-	readonly of: (totals: Totals) => number;
-	readonly show: (value: number) => string;
-	readonly isFault?: boolean;
-}
-
+type Figure = { label: string; of: (totals: Totals) => number; show: (value: number) => string; isFault?: boolean };
 const FIGURES: readonly Figure[] = [
 	{ label: "Messages per second", of: (one) => one.messages, show: rate },
 	{ label: "Calls per second", of: (one) => one.calls, show: rate },
@@ -30,19 +24,22 @@ const FIGURES: readonly Figure[] = [
 
 export function Overview(): JSX.Element {
 	const hub = useHub();
-	const concerns = concernsOf(hub, Date.now());
-	const { history } = hub;
+	const concerns = concernsOf(hub);
 	return (
 		<>
 			<h1>Overview</h1>
 			<section aria-labelledby="attention">
 				<h2 id="attention">Needs attention</h2>
 				{concerns.length === 0 ? (
-					<p class="calm">{history.length === 0 ? "Looking at the nodes …" : `Nothing. ${calm(hub)}`}</p>
+					<p class="calm">{hub.history.length === 0 ? "Looking at the nodes …" : `Nothing. ${calm(hub)}`}</p>
 				) : (
 					<ul class="concerns">
-						{concerns.slice(0, CONCERNS_MAX).map((one) => (
-							<ConcernLine key={`${one.view} ${one.subject} ${one.text}`} of={one} />
+						{concerns.slice(0, CONCERNS_MAX).map(({ level, subject, text, view, selected }) => (
+							<li key={`${view} ${subject} ${text}`} class={LEVELS[level]}>
+								<span class="level">{LEVELS[level]}</span>
+								<a href={hrefOf(view, selected)}>{subject}</a>
+								<span>{text}</span>
+							</li>
 						))}
 						{concerns.length > CONCERNS_MAX && <li class="dim">and {concerns.length - CONCERNS_MAX} more</li>}
 					</ul>
@@ -50,21 +47,10 @@ export function Overview(): JSX.Element {
 			</section>
 			<section class="tiles" aria-label="Last five minutes">
 				{FIGURES.map((figure) => (
-					<Tile key={figure.label} figure={figure} history={history} />
+					<Tile key={figure.label} figure={figure} history={hub.history} />
 				))}
 			</section>
 		</>
-	);
-}
-
-function ConcernLine(props: { of: Concern }): JSX.Element {
-	const { level, subject, text, view, selected } = props.of;
-	return (
-		<li class={LEVELS[level]}>
-			<span class="level">{LEVELS[level]}</span>
-			<a href={hrefOf(view, selected)}>{subject}</a>
-			<span>{text}</span>
-		</li>
 	);
 }
 

@@ -3,86 +3,68 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { MethodInfo, Schema, ServiceInfo } from "tidewire";
-import { isOwn } from "../attention.js";
+import { serviceSubject } from "tidewire/subjects";
 import { count, micros, percent, pretty, rate, reasonOf } from "../format.js";
-import { select, useHub, useRoute } from "../hooks.js";
-import { Detail, Facts, Failure } from "../parts.js";
+import { useHub } from "../hooks.js";
+import { Detail, Failure, facts, lacks, stated, submits, TableView, useOwn } from "../parts.js";
 import { fieldsOf, SchemaForm, valuesOf } from "../schema_form.js";
-import { num, p99, type Row, type Snapshot, text } from "../snapshots.js";
-import { type Column, Table } from "../table.js";
+import { type NodeRow, num, p99, type Row, rowsOf, sum, text } from "../snapshots.js";
+import { type Column, number, Table } from "../table.js";
 
 /** A service with the counts of its instances on nodes that allow inspection. */
-interface Line {
+interface ServiceRow {
 	readonly info: ServiceInfo;
 	readonly rows: readonly Row[];
+	/** Estimates of callers with the policy "lowest_latency". */
+	readonly routes: readonly NodeRow[];
 }
 
-const sum = (line: Line, of: (row: Row) => number | undefined): number =>
-	line.rows.reduce((all, row) => all + (of(row) ?? 0), 0);
-const most = (line: Line, of: (row: Row) => number): number => Math.max(0, ...line.rows.map(of));
+const most = (line: ServiceRow, of: (row: Row) => number): number => Math.max(0, ...line.rows.map(of));
 const share = (row: Row): number | undefined =>
 	num(row, "calls") > 0 ? num(row, "errors") / num(row, "calls") : undefined;
 
-const COLUMNS: readonly Column<Line>[] = [
+const versions = (info: ServiceInfo): string =>
+	[...new Set(info.details.map((one) => one.version).filter(Boolean))].join(", ");
+
+const COLUMNS: readonly Column<ServiceRow>[] = [
 	{ title: "Service", value: (line) => line.info.name },
 	{ title: "Instances", value: (line) => line.info.instances.length, isNumber: true },
 	{ title: "Version", value: (line) => versions(line.info), isWide: true },
-	{ title: "In flight", value: (line) => sum(line, (row) => num(row, "in_flight")), isNumber: true },
-	{ title: "Waiting", value: (line) => sum(line, (row) => num(row, "waiting")), isNumber: true },
-	number("Calls/s", (line) => (line.rows.length > 0 ? sum(line, (row) => row.rate) : undefined), rate),
-	number(
-		"Errors",
-		(line) => sum(line, (row) => num(row, "errors")),
-		(errors) => count(errors ?? 0),
-	),
+	{ title: "In flight", value: (line) => sum(line.rows, (row) => num(row, "in_flight")), isNumber: true },
+	{ title: "Waiting", value: (line) => sum(line.rows, (row) => num(row, "waiting")), isNumber: true },
+	number("Calls/s", (line) => (line.rows.length > 0 ? sum(line.rows, (row) => row.rate) : undefined), rate),
+	number("Errors", (line) => sum(line.rows, (row) => num(row, "errors")), count),
 	number("Median", (line) => most(line, (row) => num(row, "p50_us")) || undefined, micros),
 	number("p99", (line) => most(line, p99) || undefined, micros),
 	{ title: "Visibility", value: (line) => line.info.visibility, isWide: true },
 ];
 
-function number<T>(
-	title: string,
-	value: (row: T) => number | undefined,
-	show: (value: number | undefined) => string,
-): Column<T> {
-	return { title, value, cell: (row) => show(value(row)), isNumber: true };
-}
-
 export function Services(): JSX.Element {
 	const hub = useHub();
-	const { selected } = useRoute();
-	const [showsOwn, setShowsOwn] = useState(false);
 	const snapshots = [...hub.snapshots.values()];
-	const lines = hub.services
-		.filter((info) => showsOwn || !isOwn(info.name) || info.name === selected)
-		.map((info) => ({ info, rows: rowsOf(info.name, snapshots) }));
-	const opened = lines.find((line) => line.info.name === selected);
+	const known = rowsOf(snapshots, "services").map((line) => line.row);
+	const routes = rowsOf(snapshots, "routes");
+	const isOf = (info: ServiceInfo, row: Row): boolean => text(row, "service") === info.name;
+	const [listed, own] = useOwn(hub.services, (info) => info.name);
 	return (
-		<>
-			<h1>Services</h1>
-			<div class="split">
-				<Table
-					label="Services"
-					columns={COLUMNS}
-					rows={lines}
-					rowKey={(line) => line.info.name}
-					onOpen={(line) => select("services", line.info.name)}
-					opened={selected}
-					empty="No node serves anything: node.serve(...) adds a service."
-				>
-					<label class="inline">
-						<input type="checkbox" checked={showsOwn} onChange={(event) => setShowsOwn(event.currentTarget.checked)} />
-						Tidewire’s own
-					</label>
-				</Table>
-				{opened && <ServiceDetail of={opened} snapshots={snapshots} />}
-			</div>
-		</>
+		<TableView
+			label="Services"
+			columns={COLUMNS}
+			rows={listed?.map((info) => ({
+				info,
+				rows: known.filter((row) => isOf(info, row)),
+				routes: routes.filter((line) => isOf(info, line.row)),
+			}))}
+			rowKey={(line) => line.info.name}
+			empty="No node serves anything: node.serve(...) adds a service."
+			tools={own}
+			detail={(line) => <ServiceDetail of={line} />}
+		/>
 	);
 }
 
-function ServiceDetail(props: { of: Line; snapshots: readonly Snapshot[] }): JSX.Element {
-	const { info, rows } = props.of;
+function ServiceDetail(props: { of: ServiceRow }): JSX.Element {
+	const { info, rows, routes } = props.of;
 	const instances = info.details.map((detail) => ({
 		...detail,
 		row: rows.find((row) => text(row, "instance") === detail.id),
@@ -92,24 +74,16 @@ function ServiceDetail(props: { of: Line; snapshots: readonly Snapshot[] }): JSX
 		{ title: "Instance", value: (one) => one.id },
 		{ title: "Node", value: (one) => one.node },
 		{ title: "Version", value: (one) => one.version || "–" },
-		number(
-			"In flight",
-			(one) => one.row && num(one.row, "in_flight"),
-			(value) => (value === undefined ? "–" : count(value)),
-		),
-		number(
-			"Waiting",
-			(one) => one.row && num(one.row, "waiting"),
-			(value) => (value === undefined ? "–" : count(value)),
-		),
+		number("In flight", (one) => one.row && num(one.row, "in_flight"), count),
+		number("Waiting", (one) => one.row && num(one.row, "waiting"), count),
 		number("Calls/s", (one) => one.row?.rate, rate),
 		number("Failed", (one) => one.row && share(one.row), percent),
 		number("Median", (one) => one.row && num(one.row, "p50_us"), micros),
 		number("p99", (one) => one.row && p99(one.row), micros),
 	];
 	return (
-		<Detail title={info.name} onClose={() => select("services")}>
-			<Facts of={{ Description: info.description, Visibility: info.visibility, Version: versions(info) }} />
+		<Detail title={info.name}>
+			{facts({ Description: info.description, Visibility: info.visibility, Version: versions(info) })}
 			<Table
 				label="Instances"
 				columns={columns}
@@ -117,6 +91,15 @@ function ServiceDetail(props: { of: Line; snapshots: readonly Snapshot[] }): JSX
 				rowKey={(one) => one.id}
 				empty="No instance is left."
 			/>
+			{routes.length > 0 && (
+				<Table
+					label="Routes of callers"
+					columns={ROUTES}
+					rows={routes}
+					rowKey={({ snapshot, row }) => `${snapshot.key} ${text(row, "name")} ${text(row, "instance")}`}
+					empty=""
+				/>
+			)}
 			<h3>Methods</h3>
 			{info.methods.map((method) => (
 				<Method key={method.name} service={info} method={method} rows={rows} />
@@ -125,23 +108,38 @@ function ServiceDetail(props: { of: Line; snapshots: readonly Snapshot[] }): JSX
 	);
 }
 
+const ROUTES: readonly Column<NodeRow>[] = [
+	{ title: "Caller", value: (line) => line.snapshot.node },
+	{ title: "Method", value: (line) => text(line.row, "method") },
+	{ title: "Instance", value: (line) => text(line.row, "instance") },
+	stated(
+		(line) => text(line.row, "state"),
+		(state) => (state === "ejected" ? "bad" : state === "starting" ? "warn" : "good"),
+	),
+	number("Expected", (line) => num(line.row, "expected_us") || undefined, micros),
+	number("Error", (line) => (line.row.error === null ? undefined : num(line.row, "error")), percent),
+	number("Samples", (line) => num(line.row, "handled"), count),
+	number("In flight", (line) => num(line.row, "outstanding"), count),
+	number("Failed", (line) => num(line.row, "failures"), percent),
+	{ title: "Last choice", value: (line) => text(line.row, "reason"), isWide: true },
+];
+
 function Method(props: { service: ServiceInfo; method: MethodInfo; rows: readonly Row[] }): JSX.Element {
 	const { service, method, rows } = props;
-	const figures = rows
-		.map((row) => (row.methods as Readonly<Record<string, Row>> | undefined)?.[method.name])
-		.filter((row): row is Row => row !== undefined);
-	const calls = figures.reduce((all, row) => all + num(row, "calls"), 0);
+	const of = (row: Row): Readonly<Record<string, Row>> => (row.methods ?? {}) as Readonly<Record<string, Row>>;
+	const figures = rows.map((row) => of(row)[method.name] as Row).filter(Boolean);
+	const calls = sum(figures, (row) => num(row, "calls"));
+	const worst = (of: (row: Row) => number): string => micros(Math.max(...figures.map(of)));
+	const names = fieldsOf(method.parameters).map((field) => field.name);
 	const isPublic = (method.visibility || service.visibility) === "public";
 	return (
 		<details class="method">
 			<summary>
-				<code>{`${method.name}(${fieldsOf(method.parameters)
-					.map((field) => field.name)
-					.join(", ")})`}</code>
+				<code>{`${method.name}(${names.join(", ")})`}</code>
 				{method.stream && <span class="dim"> stream</span>}
 				{calls > 0 && (
 					<span class="dim">
-						{` ${count(calls)} calls, median ${micros(Math.max(...figures.map((row) => num(row, "p50_us"))))}, p99 ${micros(Math.max(...figures.map(p99)))}`}
+						{` ${count(calls)} calls, median ${worst((row) => num(row, "p50_us"))}, p99 ${worst(p99)}`}
 					</span>
 				)}
 			</summary>
@@ -160,40 +158,34 @@ function Method(props: { service: ServiceInfo; method: MethodInfo; rows: readonl
 function CallForm(props: { service: string; method: MethodInfo }): JSX.Element {
 	const hub = useHub();
 	const { service, method } = props;
+	const mayCall = hub.may(service, method.name);
 	const fields = fieldsOf(method.parameters as Schema);
 	const [texts, setTexts] = useState<Readonly<Record<string, string>>>({});
-	const [answer, setAnswer] = useState<{ text: string; error: string; isBusy: boolean }>();
-	const call = async (event: Event): Promise<void> => {
-		event.preventDefault();
-		setAnswer({ text: "", error: "", isBusy: true });
+	const [answer, setAnswer] = useState<{ text?: string; error?: string; isBusy?: boolean }>({});
+	const call = async (): Promise<void> => {
+		setAnswer({ isBusy: true });
 		try {
 			const began = performance.now();
 			const result = await hub.call(service, method.name, [valuesOf(fields, texts)]);
 			const took = micros((performance.now() - began) * 1_000);
-			setAnswer({ text: `${pretty(result)}\n\n${took}`, error: "", isBusy: false });
+			setAnswer({ text: `${pretty(result)}\n\n${took}` });
 		} catch (error) {
-			setAnswer({ text: "", error: reasonOf(error), isBusy: false });
+			setAnswer({ error: reasonOf(error) });
 		}
 	};
 	return (
-		<form class="call" onSubmit={(event) => void call(event)}>
+		<form class="call" onSubmit={submits(call)}>
 			<SchemaForm fields={fields} texts={texts} onChange={setTexts} />
-			<button type="submit" class="primary" disabled={!hub.mayAct || answer?.isBusy}>
+			<button type="submit" class="primary" disabled={!mayCall || answer.isBusy}>
 				Call {method.name}
 			</button>
-			{!hub.mayAct && <p class="dim">This console may only look.</p>}
+			{!mayCall && (
+				<p class="dim">{lacks(hub, "may not call it", `call = ["${serviceSubject(service, method.name)}"]`)}</p>
+			)}
 			<div aria-live="polite">
-				<Failure of={answer?.error ?? ""} />
-				{answer?.text && <pre class="answer">{answer.text}</pre>}
+				<Failure of={answer.error ?? ""} />
+				{answer.text && <pre class="answer">{answer.text}</pre>}
 			</div>
 		</form>
 	);
-}
-
-function rowsOf(service: string, snapshots: readonly Snapshot[]): Row[] {
-	return snapshots.flatMap((snapshot) => snapshot.rows.services.filter((row) => text(row, "service") === service));
-}
-
-function versions(info: ServiceInfo): string {
-	return [...new Set(info.details.map((one) => one.version).filter(Boolean))].join(", ");
 }

@@ -247,6 +247,18 @@ impl World {
         }
     }
 
+    /// Settles, and takes the events of a node.
+    pub fn settled(&mut self, node: usize) -> Vec<Event<u32>> {
+        self.settle();
+        self.events(node)
+    }
+
+    /// Settles, and takes the one call that has come to a node.
+    pub fn settled_call(&mut self, node: usize) -> Message {
+        self.settle();
+        self.called(node)
+    }
+
     /// Messages that were published to a node; there must be no other events.
     pub fn published(&mut self, node: usize) -> Vec<Vec<u8>> {
         let payload = |event| match event {

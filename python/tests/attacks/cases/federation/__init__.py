@@ -1,0 +1,1 @@
+"""Hubs that have joined, or were joined."""

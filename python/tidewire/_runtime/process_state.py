@@ -1,0 +1,74 @@
+"""State of this process: the child of a fork gets locks that are free, and modules that are whole.
+
+A child has one thread of its parent's, and locks that others held stay taken. This module is loaded
+before every other one.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+
+def in_child(call: Callable[[], Any]) -> None:
+    """Call something in each child that this process forks."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=call)
+
+
+def lock() -> _thread.LockType:
+    """Return a lock for a module."""
+    made: Any = _thread.allocate_lock()
+    in_child(made._at_fork_reinit)
+    return made  # type: ignore[no-any-return]
+
+
+def reentrant_lock() -> Any:
+    """Return a lock for a module that a thread may take again: the collector may call what needs it
+    while it is held.
+    """
+    made: Any = _thread.RLock()
+    in_child(made._at_fork_reinit)
+    return made
+
+
+def leave(error: BaseException | None) -> NoReturn:
+    """End a child that a handler forked, once the handler is through: the threads that would go on
+    are the parent's.
+    """
+    from tidewire._processes.child_setup import flush_prints
+
+    code: Any = 0
+    if isinstance(error, SystemExit):
+        code = error.code
+    elif error is not None:
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = 1
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    flush_prints()
+    os._exit((code or 0) & 0xFF)
+
+
+def _forget_half_loaded() -> None:
+    """Release the locks of modules whose loading threads are not in this process, and forget their
+    partly loaded modules. An import would wait for ever for such a lock.
+    """
+    # Python says nothing about these; without them all stays as it is.
+    locks = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", None)
+    if not isinstance(locks, dict):
+        return
+    for name, reference in list(locks.items()):
+        owner = getattr(reference(), "owner", None)
+        if owner is None or owner == _thread.get_ident():
+            continue
+        del locks[name]
+        if getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):
+            del sys.modules[name]
+
+
+in_child(_forget_half_loaded)

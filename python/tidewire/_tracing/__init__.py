@@ -1,0 +1,1 @@
+"""Spans of calls, handlers and messages, for OpenTelemetry and for the console."""

@@ -1,0 +1,89 @@
+"""Channel from a stream's generator to its caller on another node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tidewire._runtime.waiter import Waiter
+
+if TYPE_CHECKING:
+    from tidewire._binding import Pending, RemoteCall
+
+
+class CallChannel:
+    """The writer's side of a ``Channel`` whose items are sent at once, as far as their reader has
+    given credit. Its reader is on another node.
+
+    Args:
+        call: The call that reads the stream.
+        title: Name of the stream in error messages.
+        give: Returns what stands for a function or an object in an item.
+        fail: Answers a call with an error.
+    """
+
+    def __init__(
+        self,
+        call: RemoteCall,
+        title: str,
+        give: Callable[[Any], Any],
+        fail: Callable[[RemoteCall, BaseException], None],
+    ) -> None:
+        self.title = title
+        self._call, self._give, self._fail = call, give, fail
+        self._pause: Pending | None = None
+        self._loop = asyncio.get_running_loop()
+        self._after: Waiter | None = None
+        self._over = False
+
+    @property
+    def closed(self) -> bool:
+        """True if the reader has gone, or waits for the end."""
+        return self._call.unread
+
+    def put(self, item: Any) -> bool:
+        """Send an item, and return whether there is credit for more."""
+        self._pause = self._call.item(item, self._give)
+        return self._pause is None
+
+    async def wait_for_capacity(self) -> bool:
+        """Wait for credit. Return whether somebody still reads."""
+        pause, self._pause = self._pause, None
+        return (pause is None or await pause) and not self._call.unread
+
+    def park(self, resume: Callable[[], None]) -> bool:
+        """Return whether there is credit; else ``resume`` is called once when there is, or nobody
+        reads.
+        """
+        pause, self._pause = self._pause, None
+        if pause is not None:
+            self._loop.call_soon_threadsafe(pause.add_done_callback, lambda _: resume())
+        return pause is None
+
+    def unpark(self) -> None:
+        """Let the writer go on although there is no credit, as it has something else to look at."""
+        self._call.cut()
+
+    def end(self, error: BaseException | None) -> None:
+        """Say that no more items come: the stream has ended, or failed with an error."""
+        if self._over:
+            return
+        self._over = True
+        if error is None or self._call.unread:
+            self._call.over()
+        else:
+            self._fail(self._call, error)
+        if self._after is not None:
+            self._after.wake()
+
+    def close(self) -> bool:
+        """Return whether the writer is still at it, as nobody reads any more."""
+        return not self._over
+
+    async def ended(self) -> None:
+        """Wait until the writer has ended."""
+        after = self._after = Waiter()
+        # The writer looks for who waits once it is over.
+        if not self._over:
+            await after
