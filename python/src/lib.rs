@@ -78,6 +78,7 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::Directory>()?;
     module.add_class::<services::exports::Exports>()?;
     module.add_class::<services::imports::Imports>()?;
+    module.add_function(wrap_pyfunction!(interpreter::exit::finish_threads, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::pause::deadlines, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::pause::advance_clock, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::pause::restore_time_of_day, module)?)?;

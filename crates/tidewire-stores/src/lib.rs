@@ -1,4 +1,4 @@
-//! Stores by URL.
+//! Stores by URL, and the session of a worker at one.
 //!
 //! - `sqlite:///farm.db` is a file of the working folder, `sqlite:////var/farm.db` one by its whole
 //!   path.
@@ -7,8 +7,11 @@
 
 #![forbid(unsafe_code)]
 
+mod session;
+
 use tidewire_backend::{Campaigns, ErrorKind, Result, StoreError};
 
+pub use session::{Next, Session, SessionTimeouts};
 pub use tidewire_backend::Missing;
 
 /// A connection to the store of a URL. Each thread and each process opens its own.

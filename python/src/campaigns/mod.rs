@@ -6,7 +6,6 @@ mod encode;
 mod random;
 mod range;
 mod run;
-mod session;
 mod status_page;
 mod store;
 mod worker;

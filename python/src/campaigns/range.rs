@@ -3,10 +3,10 @@
 use pyo3::prelude::*;
 use rustix::time::{ClockId, clock_gettime};
 use tidewire_backend::{Failure, Lease, RangeResults, Stages};
+use tidewire_stores::Session;
 
 use super::encode::{Encoder, schema_of};
 use super::run::Run;
-use super::session::Session;
 use super::status_page::StatusPage;
 use crate::errors::traceback;
 use crate::interpreter::PerProcessOwned;

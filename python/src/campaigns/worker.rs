@@ -9,12 +9,12 @@ use tidewire_backend::{
     CampaignId, Campaigns, ErrorKind, Lease, RangeResults, Schema, Stages, State, StoreError, WorkerInfo,
 };
 use tidewire_core::campaign::random::Key;
+use tidewire_stores::{Next, Session, SessionTimeouts};
 
 use super::draws::Draws;
 use super::encode::Encoder;
 use super::range::{RangeLoop, now_us};
 use super::run::Run;
-use super::session::{Next, Session, SessionTimeouts};
 use super::status_page::StatusPage;
 use super::store;
 use crate::interpreter::PerProcessOwned;

@@ -2,6 +2,7 @@
 
 pub mod asyncio;
 pub mod attach;
+pub mod exit;
 mod fork;
 pub mod never_awaited;
 pub mod once;

@@ -10,7 +10,7 @@ use tidewire_proto::generated::limits::{self, Limit};
 
 use crate::errors::error;
 use crate::interpreter::PerProcessOwned;
-use crate::link::hub::Logger;
+use crate::link::logger::Logger;
 use crate::link::settings::Settings;
 
 /// The other nodes of a cluster, and clients of NATS that are no nodes, at a hub of this process.

@@ -9,7 +9,8 @@ use crate::actors::engine::Engine;
 use crate::errors::error;
 use crate::interpreter::PerProcessOwned;
 use crate::interpreter::attach::{attach, detach};
-use crate::link::hub::{Certificates, Hub, Logger, address};
+use crate::link::hub::{Certificates, Hub, address};
+use crate::link::logger::Logger;
 use crate::link::settings::{Settings, greeting};
 use crate::pending::Pending;
 

@@ -12,7 +12,7 @@ use tidewire_node::raw::HubHandle;
 
 use crate::errors::error;
 use crate::interpreter::PerProcessOwned;
-use crate::link::hub::Logger;
+use crate::link::logger::Logger;
 use crate::link::settings::Settings;
 use crate::pending::Pending;
 

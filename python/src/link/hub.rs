@@ -1,11 +1,8 @@
-//! A hub in this process, and its log.
+//! A hub in this process.
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::Builder;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -19,23 +16,15 @@ use crate::actors::engine::Engine;
 use crate::change_counter::PyChangeCounter;
 use crate::errors::error;
 use crate::interpreter::PerProcessOwned;
-use crate::interpreter::attach::{detach, try_attach};
-use crate::interpreter::py_ref::PyRef;
+use crate::interpreter::attach::detach;
 use crate::link::bridge::Bridge;
 use crate::link::http::{Gateway, GatewaySettings};
 use crate::link::hub_link::Link;
+use crate::link::logger::Logger;
 use crate::link::runtime;
 use crate::link::settings::{Settings, greeting, hub_options, token_limits};
 use crate::pending::Pending;
 use crate::streams::StreamHome;
-
-/// Lines that may wait for the interpreter: all that a hub says at one go of what strangers do, and
-/// as much again of what nodes do.
-const LOG_LINES: usize = 2_048;
-/// Interval of reports of omitted lines, while there is more to log than can be logged.
-const LOG_SUM: Duration = Duration::from_secs(1);
-/// Idle time after which the logging thread ends.
-const LOG_IDLE: Duration = Duration::from_millis(500);
 
 /// A hub in this process: listens, and routes between the nodes that join.
 #[pyclass(frozen, module = "tidewire._tidewire")]
@@ -299,90 +288,6 @@ pub fn address(py: Python<'_>, url: &str, tls: Option<Certificates>) -> PyResult
 #[pyfunction]
 pub fn check_address(py: Python<'_>, url: &str) -> PyResult<()> {
     address(py, url, None).map(drop)
-}
-
-/// Hands lines to a function of Python, on a thread of its own: those who log never wait for the
-/// interpreter. The thread ends when there was nothing to log for a while, and the next line starts
-/// another one.
-pub struct Logger(Arc<Lines>);
-
-struct Lines {
-    /// Queue to the logging thread, while there is one.
-    sender: Mutex<Option<SyncSender<LogLine>>>,
-    /// Lines lost for lack of capacity since the last report of them.
-    left_out: AtomicU64,
-    log: PyRef<PyAny>,
-}
-
-/// True for a problem, and the text of the line.
-type LogLine = (bool, String);
-
-impl Logger {
-    /// `log` is called with a line, and true for a problem.
-    pub fn new(log: Py<PyAny>) -> Self {
-        Self(Arc::new(Lines { sender: Mutex::new(None), left_out: AtomicU64::new(0), log: PyRef::from(log) }))
-    }
-
-    /// Logs a problem.
-    pub fn warn(&self, line: &str) {
-        self.say(true, line.to_owned());
-    }
-
-    /// Logs a line. If too many lines are queued, it is omitted, and a later line reports the
-    /// number.
-    pub fn say(&self, is_wrong: bool, line: String) {
-        let mut sender = self.0.sender.lock();
-        let send = sender.get_or_insert_with(|| {
-            let (send, lines) = sync_channel(LOG_LINES);
-            let of = Arc::clone(&self.0);
-            // Without a thread there are no lines.
-            drop(Builder::new().name("tidewire-log".to_owned()).spawn(move || of.log_all(&lines)));
-            send
-        });
-        if send.try_send((is_wrong, line)).is_err() {
-            self.0.left_out.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Lines {
-    /// Logs what comes, until there was nothing for a while.
-    fn log_all(&self, lines: &Receiver<LogLine>) {
-        let mut summed = Instant::now();
-        while let Some((is_wrong, line)) = self.next(lines, &mut summed) {
-            let logged = try_attach(|py| {
-                if let Err(error) = self.log.call1(py, (line, is_wrong)) {
-                    error.write_unraisable(py, None);
-                }
-            });
-            if logged.is_none() {
-                // The program is at its end, and nobody reads on.
-                return;
-            }
-        }
-    }
-
-    fn next(&self, lines: &Receiver<LogLine>, summed: &mut Instant) -> Option<LogLine> {
-        let sums = summed.elapsed() >= LOG_SUM && self.left_out.load(Ordering::Relaxed) > 0;
-        if !sums && let Ok(line) = lines.recv_timeout(LOG_IDLE) {
-            return Some(line);
-        }
-        let left_out = self.left_out.swap(0, Ordering::Relaxed);
-        if left_out > 0 {
-            *summed = Instant::now();
-            return Some((
-                true,
-                format!("{left_out} more lines are left out: they came faster than they could be logged"),
-            ));
-        }
-        let mut sender = self.sender.lock();
-        // Senders hold the lock: a line that is not here now goes to another thread.
-        let line = lines.try_recv().ok();
-        if line.is_none() {
-            *sender = None;
-        }
-        line
-    }
 }
 
 fn grant(py: Python<'_>, (token, user, patterns, mut operator, limits): Token) -> PyResult<Grant> {

@@ -14,6 +14,7 @@ mod inbound;
 mod inbound_call;
 mod inbound_call_run;
 mod instance_endpoint;
+mod logger;
 mod loop_inbox;
 mod mailbox_delivery;
 mod reader;

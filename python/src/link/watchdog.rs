@@ -11,6 +11,7 @@ use tidewire_engine::{EngineHandle, Starvation};
 
 use crate::actors::bridge::{LoopHandle, NOT_RUNNING};
 use crate::interpreter::attach::try_attach;
+use crate::interpreter::exit::ExitPermit;
 
 /// Threads count as blocked if all have been in the same turns for so long, as the loop does.
 const STARVED: Duration = Duration::from_millis(100);
@@ -76,13 +77,15 @@ enum Cause {
 /// Logs on a thread of its own. Code that blocks the loop may hold the interpreter, and the link
 /// thread must not wait.
 fn log(cause: Cause) {
+    // At the end of the program there is nobody to tell.
+    let Some(permit) = ExitPermit::take() else { return };
     let started = std::thread::Builder::new().name("tidewire-log".to_owned()).spawn(move || {
-        // At the end of the program there is nobody to tell.
         let _ = try_attach(|py| {
             if let Err(error) = warn(py, &cause) {
                 error.write_unraisable(py, None);
             }
         });
+        drop(permit);
     });
     // Without a thread no line is logged. Callers are notified all the same.
     drop(started);

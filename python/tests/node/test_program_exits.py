@@ -202,3 +202,31 @@ def test_work_that_is_cancelled_between_two_runs_of_the_loop_ends(loop: str) -> 
     assert (ended.code, ended.out) == (CTRL_C, "finally\n"), ended
     assert "no running event loop" not in ended.err
     assert "destroyed" not in ended.err
+
+
+def test_a_log_line_of_a_link_that_is_still_written_at_the_end_does_not_abort_the_program() -> None:
+    ended = program("""
+        import logging, sys, threading, time, types
+
+        written = threading.Event()
+
+        class SlowHandler(logging.Handler):
+            def handle(self, record):
+                written.set()
+                time.sleep(0.2)
+                print("written")
+
+        class LastObject:
+            def __del__(self, sleep=time.sleep):
+                sleep(0.4)
+
+        logging.getLogger("tidewire").addHandler(SlowHandler())
+        with tw.Node() as node:
+            node.listen("tide://127.0.0.1:0")
+            node.join("tide://127.0.0.1:9", as_="site")
+            written.wait()
+        # The interpreter is at its end for longer than the line takes.
+        sys.modules["last"] = types.ModuleType("last")
+        sys.modules["last"].object = LastObject()
+    """)
+    assert (ended.code, ended.out) == (0, "written\n"), ended

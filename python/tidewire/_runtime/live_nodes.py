@@ -7,6 +7,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING
 
+from tidewire import _binding
 from tidewire._runtime import steps
 
 if TYPE_CHECKING:
@@ -33,11 +34,12 @@ def has_ended_stuck() -> bool:
 
 
 def _stop_all() -> None:
-    """Stop the nodes that are still live when the interpreter ends, so that none of their threads
-    outlives it.
+    """Stop the nodes that are still live when the interpreter ends, and let queued log lines out,
+    so that none of their threads outlives it.
     """
     for node in list(live):
         steps.blocking(node._aborting() if node._ends_now else node._stopping(_EXIT_TIMEOUT_S))
+    _binding.finish_threads()
 
 
 atexit.register(_stop_all)

@@ -1,8 +1,7 @@
 //! The session of a worker at one campaign: a thread with the connection to the store, which
-//! claims, commits and renews while the interpreter runs the function.
+//! claims, commits and renews while the worker runs the function.
 //!
 //! While a range runs, the results of the one before are committed and the next one is claimed.
-//! Leases are renewed even while Python holds the interpreter lock.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,7 +29,7 @@ pub enum Next {
     Leave(State),
 }
 
-/// The session. See the [module](self).
+/// The session of a worker: its thread claims, commits and renews.
 pub struct Session {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -81,6 +80,10 @@ pub struct SessionTimeouts {
 
 impl Session {
     /// Begins a session of a worker that has joined.
+    ///
+    /// # Errors
+    ///
+    /// The system has no thread left.
     pub fn start(
         store: Box<dyn Campaigns>,
         campaign: CampaignId,
@@ -111,7 +114,8 @@ impl Session {
         }
     }
 
-    /// The range that was asked for, and how long the thread has waited for work meanwhile.
+    /// The range that was asked for, and the microseconds that the thread has waited for work
+    /// meanwhile. Fails once the store can't be used.
     pub fn next(&self) -> impl Future<Output = Result<(Next, u64), StoreError>> + Send + 'static {
         Wait {
             shared: Arc::clone(&self.shared),
@@ -122,7 +126,7 @@ impl Session {
         }
     }
 
-    /// Ends once no results are on their way to the store.
+    /// Ends once no results are on their way to the store. Fails once the store can't be used.
     pub fn committed(&self) -> impl Future<Output = Result<(), StoreError>> + Send + 'static {
         Wait { shared: Arc::clone(&self.shared), take: |state| (!state.is_committing()).then_some(Ok(())) }
     }
@@ -156,6 +160,10 @@ impl Session {
     }
 
     /// Gives back held leases and leaves, once everything is committed. Waits for the thread.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the store that has ended the session.
     pub fn leave(&self) -> Result<(), StoreError> {
         self.shared.lock().leave = true;
         self.shared.changed.notify_all();
