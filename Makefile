@@ -164,6 +164,8 @@ bench-full: .make/dev .make/release ## Measure beside peers, at the sizes of the
 	@$(BIN)/python -m tidewire bench agents --full --out out
 	@$(BIN)/python -m tidewire bench rpc --full --out out
 	@$(BIN)/python -m tidewire bench campaigns --full --out out
+	@$(BIN)/python -m tidewire bench streams --out out
+	@$(BIN)/python -m tidewire bench http --out out
 	@$(BIN)/python bench/rows.py --reports out
 
 .PHONY: test-rust

@@ -158,6 +158,8 @@ def spread(one: dict[str, Any] | None, case: dict[str, Any]) -> str:
     return f"{amount(one['median'], case, ours=True)} ({low} to {high})"
 
 
+GATEWAYS = {"gateway-rust": "axum-hop", "gateway-python": "fastapi"}
+"""Each gateway with its peer."""
 HTTP = {
     "gateway-rust": "the gateway of a hub, service in Rust",
     "axum-hop": "axum, service behind a socket hop",
@@ -179,7 +181,7 @@ def http(report: dict[str, Any]) -> str:
         rates = [run["rate"] for run in runs[name]]
         rate = f"{median(rates):,.0f} ({min(rates):,.0f} to {max(rates):,.0f})"
         times = [f"{median([run[key] for run in runs[name]]):.2f} ms" for key in ("p50_ms", "p99_ms")]
-        peer = {"gateway-rust": "axum-hop", "gateway-python": "fastapi"}.get(name, "")
+        peer = GATEWAYS.get(name, "")
         beside = (
             f"{cut(median(rates) / median([run['rate'] for run in runs[peer]]), 2)}x of {peer}" if peer in runs else ""
         )

@@ -16,7 +16,11 @@ import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
+
+from figure_tables import GATEWAYS
+from stream_tables import best_of
 
 Row = tuple[float, tuple[str, ...]]
 HEAD = ("ratio", "workload", "ours", "spread", "best peer", "figure", "report")
@@ -24,17 +28,60 @@ HEAD = ("ratio", "workload", "ours", "spread", "best peer", "figure", "report")
 
 def rows(report: dict[str, Any], name: str) -> Iterator[Row]:
     """Yield the ratio and the cells of each workload."""
+    makers = {"streams": rows_of_streams, "http": rows_of_http}
+    yield from makers.get(name, rows_of_cases)(report, name)
+
+
+def rows_of_cases(report: dict[str, Any], name: str) -> Iterator[Row]:
+    """Rows of a report whose cases name the best of each kind."""
     for case in report["cases"]:
         ours, peer, ratio = case["best"].get("ours"), case["best"].get("peer"), case["ratio_to_best_peer"]
-        if ours is None:
-            continue
-        told = "" if peer is None else f"{shown(peer['median'])} {peer['contender']}"
-        spread = f"{shown(ours['min'])} to {shown(ours['max'])}"
-        cut = "" if ratio is None else f"{math.floor(ratio * 100) / 100:.2f}"
-        yield (
-            (math.inf if ratio is None else ratio),
-            (cut, case["id"], shown(ours["median"]), spread, told, case["unit"], name),
-        )
+        if ours is not None:
+            beside = None if peer is None else (peer["contender"], peer["median"])
+            figures = [ours["median"], ours["min"], ours["max"]]
+            yield row(case["id"], figures, case["unit"], beside, ratio, name)
+
+
+def rows_of_streams(report: dict[str, Any], name: str) -> Iterator[Row]:
+    """Rows of durable streams: one for each place of a stream."""
+    for case in report["cases"]:
+        figure = case["figures"][0]
+        for label in case["ours"]:
+            found = [run[figure] for run in case["results"][label] if figure in run]
+            peers = {peer: runs for peer, runs in case["results"].items() if peer not in case["ours"]}
+            best = best_of(peers, label) if figure == "rate" else None
+            ratio = None if best is None else median(found) / best[1]
+            yield row(f"{case['id']}, {label}", spread_of(found), figure, best, ratio, name)
+
+
+def rows_of_http(report: dict[str, Any], name: str) -> Iterator[Row]:
+    """Rows of the HTTP gateway."""
+    for ours, peer in GATEWAYS.items():
+        rates = {of: [run["rate"] for run in report["runs"].get(of, ())] for of in (ours, peer)}
+        if rates[ours]:
+            best = (peer, median(rates[peer])) if rates[peer] else None
+            ratio = None if best is None else median(rates[ours]) / best[1]
+            yield row(ours, spread_of(rates[ours]), "requests/s", best, ratio, name)
+
+
+def spread_of(found: list[float]) -> list[float]:
+    """The median, the least and the most of some figures."""
+    return [median(found), min(found), max(found)]
+
+
+def row(
+    workload: str,
+    ours: list[float],
+    unit: str,
+    peer: tuple[str, float] | None,
+    ratio: float | None,
+    name: str,
+) -> Row:
+    """One line of the page."""
+    cut = "" if ratio is None else f"{math.floor(ratio * 100) / 100:.2f}"
+    told = "" if peer is None else f"{shown(peer[1])} {peer[0]}"
+    spread = f"{shown(ours[1])} to {shown(ours[2])}"
+    return math.inf if ratio is None else ratio, (cut, workload, shown(ours[0]), spread, told, unit, name)
 
 
 def shown(value: float) -> str:

@@ -47,6 +47,12 @@ async def tidewire(place: str, workload: str, count: int) -> float:
             async with stream.publisher(WINDOW) as out:
                 for _ in range(count):
                     await out.publish("orders.a", VALUE, content="bytes")
+        elif workload == "batches":
+            begun = time.perf_counter()
+            for _ in range(count // GATHERED):
+                async with stream.batch() as batch:
+                    for _ in range(GATHERED):
+                        batch.publish("orders.a", VALUE, content="bytes")
         elif workload == "one":
             begun = time.perf_counter()
             for _ in range(count):
@@ -107,9 +113,9 @@ async def redis_streams(place: str, workload: str, count: int) -> float:
     await connection.config_set("appendfsync", "always")
     await connection.delete("bare")
     begun = time.perf_counter()
-    size = {"one": 1, "gathers": GATHERED}.get(workload, 1_000)
+    size = {"one": 1, "gathers": GATHERED, "batches": GATHERED}.get(workload, 1_000)
     for _ in range(count // size):
-        async with connection.pipeline(transaction=False) as pipeline:
+        async with connection.pipeline(transaction=workload == "batches") as pipeline:
             for _ in range(size):
                 pipeline.xadd("bare", {"value": VALUE})
             await pipeline.execute()
@@ -143,7 +149,7 @@ async def bare(place: str, workload: str, count: int) -> float:
 
 async def sqlite(place: str, workload: str, count: int) -> float:
     """A table of SQLite, which syncs each transaction (WAL, synchronous=FULL)."""
-    size = {"one": 1, "gathers": GATHERED}.get(workload, 1_000)
+    size = {"one": 1, "gathers": GATHERED, "batches": GATHERED}.get(workload, 1_000)
     base = sqlite3.connect(place, isolation_level=None)
     base.executescript(
         "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE log (n INTEGER PRIMARY KEY, value BLOB)"

@@ -41,13 +41,13 @@ class Case:
 
 
 FOLDER = Contender("tidewire folder", "python", "tidewire", "folder")
-ON_DISK = (
+OURS = (
     FOLDER,
     Contender("tidewire hub", "python", "tidewire", "hub"),
     Contender("tidewire on NATS", "python", "tidewire", "nats", 0.5),
-    Contender("nats-py", "python", "nats-py", "nats", 0.2),
-    Contender("redis-py, appendfsync always", "python", "redis", "redis", 0.2),
 )
+REDIS = Contender("redis-py, appendfsync always", "python", "redis", "redis", 0.2)
+ON_DISK = (*OURS, Contender("nats-py", "python", "nats-py", "nats", 0.2), REDIS)
 FROM_RUST = Contender("tidewire hub, from Rust", "rust", "tidewire", "hub")
 LIMITS = (
     Contender("SQLite, WAL, synchronous=FULL", "python", "sqlite", "folder"),
@@ -57,6 +57,8 @@ LIMITS = (
 CASES = (
     Case("one", "one after another", "one", (*ON_DISK, *LIMITS), "one", bar="as many as a bare file within 1.15x"),
     Case("gathers", "gathers of 100", "gathers", (*ON_DISK, LIMITS[0]), "gathers"),
+    # nats-py has no atomic batches.
+    Case("batches", "batches of 100, each whole or not at all", "batches", (*OURS, REDIS, LIMITS[0]), "gathers"),
     Case(
         "pipelined",
         "pipelined",

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
-use tidewire_core::rpc::STANDBY;
+use tidewire_core::rpc::{FAR, STANDBY};
 use tidewire_core::rpc::balancer::{Balancer as Machine, CallLoad as Load, CallProfile, Ended, Policy};
 use tidewire_engine::raw::{Mutex, clock};
 use tidewire_node::raw::route_rows;
@@ -92,13 +92,14 @@ impl Balancer {
         drop(left);
     }
 
-    /// A number that changes whenever an instance comes or goes, if all that don't stand by can be
-    /// reached by routes.
+    /// A number that changes whenever an instance comes or goes, if all to which a call goes at
+    /// first can be reached by routes: those that don't stand by, or all if all are at other hubs.
     #[getter]
     fn version(&self) -> Option<u64> {
         let state = self.state.lock();
-        let mut active = state.machine.iter().filter(|(id, _)| !id.starts_with(STANDBY)).peekable();
-        let is_fast = active.peek().is_some() && active.all(|(_, entry)| entry.route.is_some());
+        let all_far = state.machine.iter().all(|(id, _)| id.starts_with(FAR));
+        let mut first = state.machine.iter().filter(|(id, _)| all_far || !id.starts_with(STANDBY)).peekable();
+        let is_fast = first.peek().is_some() && first.all(|(_, entry)| entry.route.is_some());
         is_fast.then_some(state.version)
     }
 
@@ -215,7 +216,7 @@ impl Balancer {
         if state.version != version {
             return None;
         }
-        let chosen = state.machine.choose(policy, call, |id| id.starts_with(STANDBY));
+        let chosen = state.machine.choose_next(policy, call, &[""; 0], false);
         chosen.and_then(|(_, entry)| Some(entry.route.as_ref()?.clone_ref(py)))
     }
 
