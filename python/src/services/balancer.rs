@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
-use tidewire_core::rpc::{FAR, STANDBY};
 use tidewire_core::rpc::balancer::{Balancer as Machine, CallLoad as Load, CallProfile, Ended, Policy};
+use tidewire_core::rpc::{FAR, STANDBY};
 use tidewire_engine::raw::{Mutex, clock};
 use tidewire_node::raw::route_rows;
 

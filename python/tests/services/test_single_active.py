@@ -192,7 +192,7 @@ async def test_another_is_active_when_the_process_of_one_is_killed(
             assert {name for name, _ in await asyncio.gather(*calls)} <= {"holder", "standby"}
 
 
-@pytest.mark.promise("P17.53")
+@pytest.mark.promise("P17.53", "P17.132")
 @pytest.mark.parametrize("kind", ["hub", "nats"])
 async def test_a_process_that_was_stopped_for_a_while_does_not_take_itself_for_active(
     kind: str, started: Programs, tmp_path: Path

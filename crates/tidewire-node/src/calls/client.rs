@@ -231,7 +231,8 @@ impl Client {
 
     fn aim(&self, method: &str, blob: &Blob) -> CallTarget {
         let (service, instance) = (&self.service, &self.options.instance);
-        if !blob.offered.is_empty() || self.options.choice == Choice::LowestLatency {
+        let is_own = || instance.is_none() && self.core.directory.has_holder(service);
+        if !blob.offered.is_empty() || self.options.choice == Choice::LowestLatency || is_own() {
             let (service, instance) = (Arc::clone(service), instance.clone());
             return CallTarget::Service { service, method: method.to_owned(), instance };
         }

@@ -38,7 +38,8 @@ impl Priority {
 }
 
 /// Load balancing between the instances of a service. The hub chooses, unless an argument is a
-/// stream, a function or an object, which is for one node.
+/// stream, a function or an object, which is for one node. The active instance of a single active
+/// service gets all calls of its node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Choice {

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use serde_json::Value;
@@ -28,6 +28,8 @@ pub(crate) struct Directory {
     changes: AtomicU64,
     /// Woken when the directory has changed.
     pub(super) wakers: Wakers,
+    /// True if there are holders, so that other calls take no lock.
+    has_holders: AtomicBool,
 }
 
 #[derive(Default)]
@@ -35,6 +37,9 @@ pub(super) struct State {
     /// The instances of each service, with their nodes.
     pub(super) services: HashMap<String, Balancer<Arc<str>>>,
     pub(super) subscription: Option<Subscription>,
+    /// The single-active instances of this node that hold their leases, by service. While one does,
+    /// no other is active, though the hub may not know that yet.
+    pub(super) holders: HashMap<String, Arc<str>>,
     /// The nodes of instances, by service and id.
     pub(super) machine: Machine<(String, String), Arc<str>>,
 }
@@ -70,13 +75,14 @@ impl Directory {
         tried: &[Arc<str>],
         is_overloaded: bool,
     ) -> Option<ChosenInstance> {
-        let mut state = self.state.lock();
-        if !state.machine.is_current() {
+        let State { services, holders, machine, .. } = &mut *self.state.lock();
+        if !machine.is_current() {
             return None;
         }
-        let balancer = state.services.get_mut(&**service)?;
+        let balancer = services.get_mut(&**service)?;
         let was_tried = |id: &str| tried.iter().any(|other| **other == *id);
-        let (instance, node) = match id {
+        let holder = holders.get(&**service).filter(|id| !was_tried(id) && balancer.get(id).is_some());
+        let (instance, node) = match id.or(holder.map(|id| &**id)) {
             Some(id) => balancer.get(id).filter(|(id, _)| !was_tried(id))?,
             None => balancer.choose_next(policy, call, tried, is_overloaded)?,
         };
@@ -86,6 +92,21 @@ impl Directory {
             service: Arc::clone(service),
             load: None,
         })
+    }
+
+    /// Notes that an instance of this node holds the lease of its service, or that none does.
+    pub fn hold(&self, service: &str, instance: Option<&str>) {
+        let holders = &mut self.state.lock().holders;
+        match instance {
+            Some(instance) => drop(holders.insert(service.to_owned(), instance.into())),
+            None => drop(holders.remove(service)),
+        }
+        self.has_holders.store(!holders.is_empty(), Ordering::Release);
+    }
+
+    /// True if an instance of this node holds the lease of a service.
+    pub fn has_holder(&self, service: &str) -> bool {
+        self.has_holders.load(Ordering::Acquire) && self.state.lock().holders.contains_key(service)
     }
 
     /// The state of the lowest-latency policy for a call; empty without instances of the service.

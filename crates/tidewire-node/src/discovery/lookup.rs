@@ -71,9 +71,9 @@ impl Directory {
                 if !state.machine.is_current() {
                     return Some(None);
                 }
-                let mut instances = state.services.get(service).into_iter().flat_map(Balancer::iter);
-                let active = instances.find(|(id, _)| !id.starts_with(STANDBY) && !tried.contains(id));
-                active.map(|(id, _)| Some(Arc::clone(id)))
+                let instances = state.services.get(service).into_iter().flat_map(Balancer::iter).map(|(id, _)| id);
+                let mut active = state.holders.get(service).into_iter().chain(instances);
+                active.find(|id| !id.starts_with(STANDBY) && !tried.contains(id)).map(|id| Some(Arc::clone(id)))
             });
             if let Some(active) = active.await {
                 return Ok(active);

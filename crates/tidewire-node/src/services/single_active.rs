@@ -53,6 +53,28 @@ struct Inner {
 struct Active {
     lease: Arc<Lease>,
     served: Served,
+    preference: HolderPreference,
+}
+
+/// Calls of this node prefer its own instance while that holds the lease.
+struct HolderPreference {
+    core: Weak<Core>,
+    service: String,
+}
+
+impl HolderPreference {
+    fn new(core: &Arc<Core>, service: &str, instance: &str) -> Self {
+        core.directory.hold(service, Some(instance));
+        Self { core: Arc::downgrade(core), service: service.to_owned() }
+    }
+}
+
+impl Drop for HolderPreference {
+    fn drop(&mut self) {
+        if let Some(core) = self.core.upgrade() {
+            core.directory.hold(&self.service, None);
+        }
+    }
 }
 
 /// Serves a service, when and as long as this instance is the active one.
@@ -176,7 +198,8 @@ impl Inner {
     async fn finish(&self, timeout: Duration) -> Result<Option<ServiceStatistics>, Error> {
         self.leave();
         poll_fn(|context| self.over.poll(context)).await;
-        let Some(Active { lease, served }) = self.active.lock().take() else { return Ok(None) };
+        let Some(Active { lease, served, preference }) = self.active.lock().take() else { return Ok(None) };
+        drop(preference);
         let counts = served.stop(timeout).await;
         lease.give_back().await?;
         counts.map(Some)
@@ -210,8 +233,9 @@ impl Inner {
                         self.name, self.instance
                     ));
                     let active = self.active.lock().take();
-                    if let Some(active) = active {
-                        drop(active.served.stop(Duration::ZERO).await);
+                    if let Some(Active { served, preference, .. }) = active {
+                        drop(preference);
+                        drop(served.stop(Duration::ZERO).await);
                     }
                 }
                 Err(error) => {
@@ -231,7 +255,8 @@ impl Inner {
     /// Serves it under a lease.
     async fn begin(&self, core: &Arc<Core>, service: &Service, lease: Arc<Lease>) -> Result<Arc<Lease>, Error> {
         let served = serve(core, guarded(service, &lease)).await?;
-        *self.active.lock() = Some(Active { lease: Arc::clone(&lease), served });
+        let preference = HolderPreference::new(core, &self.name, &self.instance);
+        *self.active.lock() = Some(Active { lease: Arc::clone(&lease), served, preference });
         self.wakers.wake();
         Ok(lease)
     }

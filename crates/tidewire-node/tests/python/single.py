@@ -1,6 +1,8 @@
 """A node of Python with an instance of a service of which one is active at a time."""
 
 import asyncio
+import os
+import signal
 import sys
 
 import tidewire as tw
@@ -12,16 +14,17 @@ class Matching(tw.Service):
         return "python", tw.context().fence, greeting or "", ""
 
 
-async def main(url: str) -> None:
+async def main(url: str, lease: float = 600.0) -> None:
     async with tw.Node(url, name=f"python-{id(url)}") as node:
-        single = await node.serve(Matching(), name="matching", active="single", lease=600.0)
+        single = await node.serve(Matching(), name="matching", active="single", lease=lease)
         (who, *_) = await node.client("matching").who()
         if who != "python":
             print(f"stands by, and the call goes to {who}", flush=True)
         await single.active()
         print("active", flush=True)
-        await asyncio.to_thread(sys.stdin.readline)
+        if await asyncio.to_thread(sys.stdin.readline) == "stand still\n":
+            os.kill(os.getpid(), signal.SIGSTOP)
         print("done", flush=True)
 
 
-asyncio.run(main(sys.argv[1]))
+asyncio.run(main(sys.argv[1], *map(float, sys.argv[2:])))

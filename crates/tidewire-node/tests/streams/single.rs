@@ -149,6 +149,20 @@ fn instances_of_python_and_of_rust_follow_each_other() {
     python.expect("done");
 }
 
+// Promises: P17.132.
+#[test]
+fn a_node_calls_its_own_holder_while_the_hub_lists_one_that_stands_still() {
+    let place = Place::new();
+    let Some(mut python) = Python::start_with("single.py", &[&place.hub.urls()[0], "1"]) else { return };
+    python.expect("active");
+    let here = in_time(place.node.serve_single(answering("here")));
+    python.say("stand still");
+    active(&here);
+    for _ in 0..4 {
+        assert_eq!(who(&place.node).0, "here");
+    }
+}
+
 #[test]
 fn events_are_handled_by_the_one_that_is_active() {
     let (place, orders) = Place::with_orders();
