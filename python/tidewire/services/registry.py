@@ -202,10 +202,14 @@ class Registry:
         """
         connection = self._hub_connection(name)
         if connection is not None:
+            was_cut = connection.is_cut
             try:
                 yield from connection.refresh(within_s)
             except TidewireError as error:
                 raise self._refresh_error(name, error) from error
+            if was_cut and name not in self.groups:
+                # The other nodes may be met again by now, but the hub has answered before that.
+                raise connection.cut(f"{name}: nobody is known to serve it")
 
     def _hub_connection(self, name: str) -> Connection | None:
         connection = self.node._connection
