@@ -2,9 +2,12 @@
 
 use std::env;
 use std::io::{self, BufRead, BufReader, Read};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::sync_channel;
+use std::thread;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 use tidewire_backend::{CampaignId, Claim, ErrorKind, Plan, Settings, State, WorkerId};
 use tidewire_core::campaign::digest::digest;
 
@@ -14,13 +17,26 @@ use crate::{
 
 /// The address of the store, for a process that is to be killed.
 const ADDRESS: &str = "TIDEWIRE_VICTIM";
-/// The task of a process: it stands still with its first lease, or works until it is killed.
+/// The task of a process: it stands still with its first lease, or works until it dies, with this
+/// seed.
 const STANDS: &str = "TIDEWIRE_VICTIM_STANDS";
 const WORKS: &str = "TIDEWIRE_VICTIM_WORKS";
 const RUNS: u64 = 60_000;
+/// Runs of a commit.
+const PART: u32 = 100;
+/// Kills in the mean.
 const KILLS: u64 = 25;
 
-/// Works until it is killed, or there is no more to do.
+/// Kills this process in the middle of what it does next.
+fn die(random: &mut Random) {
+    let spins = random.below(500_000);
+    thread::spawn(move || {
+        (0..spins).for_each(|_| std::hint::spin_loop());
+        kill_process(getpid(), Signal::KILL)
+    });
+}
+
+/// Works until it dies, or there is no more to do.
 pub fn victim(open: fn(&str) -> tidewire_backend::Result<Connection>) {
     let address = env::var(ADDRESS).expect("it is started by the test that kills it");
     let mut store = open(&address).unwrap();
@@ -34,12 +50,18 @@ pub fn victim(open: fn(&str) -> tidewire_backend::Result<Connection>) {
         io::stdin().read_line(&mut String::new()).unwrap();
         return crate::refused(store.commit(id, &mut held, &results), ErrorKind::Stale, "was taken away");
     }
+    let mut random = Random(env::var(WORKS).expect("it has a seed").parse().unwrap());
+    let mut left = random.below(2 * RUNS / KILLS / u64::from(PART));
     loop {
         match store.claim(id, worker, &[]) {
             Ok(Claim::Lease(mut lease)) => {
                 // In parts, so that much of the time is spent in commits.
                 while lease.count > 0 {
-                    let results = results_of(&lease, lease.count.min(100), &[]);
+                    if left == 0 {
+                        die(&mut random);
+                    }
+                    left = left.wrapping_sub(1);
+                    let results = results_of(&lease, lease.count.min(PART), &[]);
                     if store.commit(id, &mut lease, &results).is_err_and(|error| error.kind() == ErrorKind::Stale) {
                         break;
                     }
@@ -61,11 +83,11 @@ struct Victim {
 }
 
 impl Victim {
-    fn start(place: &EmptyStore, how: &str) -> Self {
+    fn start(place: &EmptyStore, how: &str, seed: u64) -> Self {
         let mut process = Command::new(env::current_exe().unwrap())
             .args(["kills::victim", "--exact", "--ignored", "--nocapture"])
             .env(ADDRESS, &place.address)
-            .env(how, "1")
+            .env(how, seed.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -82,9 +104,9 @@ impl Victim {
         lines.find_map(|line| line.strip_prefix(begin).map(str::to_owned)).expect("it says what it does")
     }
 
-    fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
+    /// Waits for its end. Until then it can write.
+    fn ended(mut self) -> (WorkerId, ExitStatus) {
+        (self.worker, self.process.wait().unwrap())
     }
 }
 
@@ -93,32 +115,29 @@ pub fn processes_that_are_killed_in_commits_lose_and_double_nothing(place: &Empt
     let mut store = place.connect();
     let id = start(&mut store, &plan("killed", RUNS));
     let mut random = Random(4);
-    let mut victims = [Victim::start(place, WORKS), Victim::start(place, WORKS)];
-    let mut killed = 0;
-    'kills: while killed < KILLS {
-        // The next dies at some moment after the next commits.
-        let more = store.status(id).unwrap().summary.done + 1 + random.below(RUNS / KILLS);
-        loop {
-            let summary = store.status(id).unwrap().summary;
-            if summary.state.ended() {
-                break 'kills;
+    let (send, ends) = sync_channel(2);
+    let mut start_victim = || {
+        let (victim, send) = (Victim::start(place, WORKS, random.below(u64::MAX)), send.clone());
+        thread::spawn(move || send.send(victim.ended()));
+    };
+    start_victim();
+    start_victim();
+    let (mut killed, mut running) = (0, 2);
+    while running > 0 {
+        let (worker, status) = ends.recv().unwrap();
+        store.worker_lost(id, worker, Some(u64::MAX), false).unwrap();
+        match status.signal() {
+            Some(_) => {
+                killed += 1;
+                start_victim();
             }
-            if summary.done >= more {
-                break;
+            None => {
+                assert!(status.success(), "{status}");
+                running -= 1;
             }
-            store.wait(10_000_000).unwrap();
         }
-        let which = &mut victims[random.below(2) as usize];
-        which.kill();
-        killed += 1;
-        store.worker_lost(id, which.worker, Some(u64::MAX), false).unwrap();
-        *which = Victim::start(place, WORKS);
     }
-    assert!(killed >= 5, "{killed} were killed before it was done");
-    victims.iter_mut().for_each(Victim::kill);
-    for victim in &victims {
-        store.worker_lost(id, victim.worker, Some(u64::MAX), false).unwrap();
-    }
+    assert!(killed >= KILLS / 2, "{killed} were killed before it was done");
     work_off(&mut store, id);
     let status = store.status(id).unwrap();
     assert_eq!((status.summary.state, status.summary.done, status.digest), (State::Done, RUNS, digest_of(RUNS)));
@@ -136,7 +155,7 @@ pub fn a_process_that_stands_still_beyond_its_lease_stores_nothing_late(place: &
     let mut store = place.connect();
     let settings = Settings { lease_us: 100_000, ..Settings::default() };
     let id = start(&mut store, &Plan { settings, ..plan("killed", 500) });
-    let mut victim = Victim::start(place, STANDS);
+    let mut victim = Victim::start(place, STANDS, 0);
     victim.hear("stands");
     kill_process(Pid::from_child(&victim.process), Signal::STOP).unwrap();
     let worker = join(&mut store, id);
