@@ -52,7 +52,9 @@ def one_round(count: int) -> dict[str, float]:
     hub, line = begun(UP)
     try:
         found = {"a Python process with asyncio": resident_mib(bare.pid), "an idle hub": resident_mib(hub.pid)}
-        found[f"the hub with {count:,} idle nodes"] = asyncio.run(with_nodes(json.loads(line)["urls"][0], count, hub.pid))
+        found[f"the hub with {count:,} idle nodes"] = asyncio.run(
+            with_nodes(json.loads(line)["urls"][0], count, hub.pid)
+        )
         return found
     finally:
         for process in (bare, hub):

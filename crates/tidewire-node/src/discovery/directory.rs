@@ -94,12 +94,14 @@ impl Directory {
         })
     }
 
-    /// Notes that an instance of this node holds the lease of its service, or that none does.
-    pub fn hold(&self, service: &str, instance: Option<&str>) {
+    /// Notes that an instance of this node holds the lease of its service, or no longer does.
+    pub fn note_holder(&self, service: &str, instance: &str, holds: bool) {
         let holders = &mut self.state.lock().holders;
-        match instance {
-            Some(instance) => drop(holders.insert(service.to_owned(), instance.into())),
-            None => drop(holders.remove(service)),
+        if holds {
+            holders.insert(service.to_owned(), instance.into());
+        } else if holders.get(service).is_some_and(|holder| **holder == *instance) {
+            // Another instance of the node may hold it by now.
+            holders.remove(service);
         }
         self.has_holders.store(!holders.is_empty(), Ordering::Release);
     }

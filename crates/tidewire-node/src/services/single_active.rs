@@ -60,19 +60,20 @@ struct Active {
 struct HolderPreference {
     core: Weak<Core>,
     service: String,
+    instance: String,
 }
 
 impl HolderPreference {
     fn new(core: &Arc<Core>, service: &str, instance: &str) -> Self {
-        core.directory.hold(service, Some(instance));
-        Self { core: Arc::downgrade(core), service: service.to_owned() }
+        core.directory.note_holder(service, instance, true);
+        Self { core: Arc::downgrade(core), service: service.to_owned(), instance: instance.to_owned() }
     }
 }
 
 impl Drop for HolderPreference {
     fn drop(&mut self) {
         if let Some(core) = self.core.upgrade() {
-            core.directory.hold(&self.service, None);
+            core.directory.note_holder(&self.service, &self.instance, false);
         }
     }
 }
