@@ -351,14 +351,15 @@ async def test_messages_on_listed_subjects_pass_once_between_nodes_and_plain_cli
             a.publish("orders.new", {"number": number}, headers={"shop": "north"})
         a.publish("else.new", 1)
         a.publish("alerts.end", b"\x00raw")
-        found = [await came.get() for _ in range(101)]
-        assert [json.loads(one.data)["number"] for one in found[:-1]] == list(range(100))
-        assert found[0].headers == {
+        # Each subscription of the client has a task of its own.
+        found = sorted([await came.get() for _ in range(101)], key=lambda one: one.subject)
+        assert found[0].data == b"\x00raw" and "content-type" not in (found[0].headers or {})
+        assert [json.loads(one.data)["number"] for one in found[1:]] == list(range(100))
+        assert found[1].headers == {
             "content-type": "application/json",
             "Tidewire-Header-shop": "north",
             "Tidewire-Node": "a",
         }
-        assert found[-1].data == b"\x00raw" and "content-type" not in (found[-1].headers or {})
         for queue in heard:
             assert [(await queue.get())["number"] for _ in range(100)] == list(range(100))
         # A member of a queue group is known to the servers some moments after its node.
@@ -376,4 +377,7 @@ async def test_messages_on_listed_subjects_pass_once_between_nodes_and_plain_cli
             # Members of a group share the messages.
             assert (sorted(told) if at == 2 else told) == list(range(100))
         await plain.publish("orders.end", b"end")
-        assert [await queue.get() for queue in heard] == [b"end"] * 3
+        for queue in heard:
+            while (last := await queue.get()) == b"probe":
+                pass
+            assert last == b"end"
