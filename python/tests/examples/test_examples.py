@@ -84,7 +84,7 @@ def test_each_order_is_billed_once_although_workers_are_killed(home: str) -> Non
 
 
 def test_a_burst_spills_over_to_another_site_that_is_killed_and_returns() -> None:
-    said = played("two_sites", "--seconds", "1", timeout=60)
+    said = played("two_sites", "--seconds", "0.5", timeout=60)
     rows = re.findall(r"^ +[\d.]+  (\w[\w ]+?) +(\d+) +(\d+) +(\d+) +\d+ ms", said, re.MULTILINE)
     phases = list(dict.fromkeys(phase for phase, *_ in rows))
     assert phases == ["calm", "burst", "Paris killed", "Paris returns", "calm again"]
