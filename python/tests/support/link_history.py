@@ -116,6 +116,9 @@ class History:
             async with tw.Node(url, name="a", config=config) as a, tw.Node(url, name="b", config=config) as b:
                 nodes = [hub, a, b]
                 served = [await node.serve(Box(self.counts), name=f"box-{node.name}") for node in nodes]
+                for node in nodes:
+                    # A call of an unknown method has to be awaited, as it may give one value.
+                    await node.until(lambda now: len(now["links"]["services"]) == len(nodes))
                 room = asyncio.Semaphore(AT_ONCE)
                 await asyncio.gather(*(self._step(number, nodes, room) for number in range(steps)))
                 await self._is_quiet(nodes, served)

@@ -7,6 +7,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{FieldsWriter, Flags, Frame, Kind};
 
 use super::super::flow_control::stated_bytes;
+use super::super::outbox::LANES;
 use super::{Hub, Link, LinkId};
 
 impl Hub {
@@ -31,8 +32,11 @@ impl Hub {
         if let Some(named) = self.link(other) {
             named.known_by.insert(to);
         }
-        // In the highest lane: the name has to come before the frames that use its number.
-        self.put(to, Kind::Node, Flags::URGENT, 0, &number.to_le_bytes(), &said);
+        // In each lane: the name has to come before the frames that use its number, and a lower
+        // lane goes on while much waits in a higher one.
+        for lane in 0..LANES as u8 {
+            self.put(to, Kind::Node, Flags::NORMAL.in_lane(lane), 0, &number.to_le_bytes(), &said);
+        }
     }
 
     /// Notifies the nodes that know a node that it has gone, so that names don't gather for ever.

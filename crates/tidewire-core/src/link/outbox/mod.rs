@@ -19,7 +19,7 @@ use tidewire_proto::wire::{self, Flags, Kind, MemoryLocation, WireError};
 use priority_lane::{Lane, QueuedAfter, Transfer};
 pub use write_batch::{FrameSink, WriteBatch};
 
-const LANES: usize = 4;
+pub(super) const LANES: usize = 4;
 /// Bytes that each lane gets of a write while higher lanes have more than fits.
 const SHARE_BYTES: usize = 8_192;
 
