@@ -75,6 +75,7 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::RemoteCall>()?;
     module.add_class::<link::RemoteMessage>()?;
     module.add_class::<link::RemoteStream>()?;
+    module.add_class::<link::NativeStream>()?;
     module.add_class::<link::Directory>()?;
     module.add_class::<services::exports::Exports>()?;
     module.add_class::<services::imports::Imports>()?;

@@ -1,7 +1,7 @@
 """The compiled part of tidewire."""
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Mapping
 from contextvars import Context as Variables
 from random import Random
 from types import EllipsisType, GenericAlias
@@ -14,7 +14,7 @@ from tidewire._handlers import Plan
 from tidewire._node.ledger import Ledger
 from tidewire.services.caller.outbound_call import OutboundCall
 from tidewire.services.contract.methods import Bound
-from tidewire.services.instance_transport import InstanceTransport, Request
+from tidewire.services.instance_transport import Request
 from tidewire.streams.publisher import Ack
 from tidewire.supervision import Supervision
 
@@ -53,6 +53,7 @@ __all__ = [
     "Listening",
     "Mark",
     "NativeMethod",
+    "NativeStream",
     "Pending",
     "Philox",
     "PublishQueue",
@@ -150,10 +151,15 @@ class NativeMethod:
         node: str,
         credit: int,
     ) -> None: ...
-    def _open(
-        self, call: OutboundCall, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[RemoteStream, InstanceTransport, Any] | None: ...
-    def _over_link(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pending[Any]: ...
+    def _over_link(self, args: tuple[Any, ...], kwargs: dict[str, Any], streams: bool) -> Any: ...
+
+class NativeStream:
+    """Base class of streams that the compiled half reads."""
+
+    _sending: OutboundCall
+    def __aiter__(self) -> AsyncIterator[Any]: ...
+    def __anext__(self) -> Coroutine[Any, Any, Any]: ...
+    def aclose(self) -> Coroutine[Any, Any, None]: ...
 
 @final
 class CallLoad:

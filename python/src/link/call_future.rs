@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 use tidewire_core::rpc::balancer::Ended;
-use tidewire_engine::raw::clock;
+use tidewire_engine::raw::{Mutex, clock};
 use tidewire_node::raw::CLIENT;
 
 use crate::interpreter::attach::attach;
@@ -17,9 +17,9 @@ use crate::interpreter::once::{Once, intern};
 use crate::interpreter::py_ref::PyRef;
 use crate::link::client_method::{FastPath, NativeMethod, Route};
 use crate::link::hub_link::CallRequest;
+use crate::link::native_stream::FastStream;
 use crate::link::reply_slot::PendingReply;
 use crate::link::steps_future::StepsFuture;
-use crate::link::stream::RemoteStream;
 use crate::services::balancer::{self, InstanceLoad, drawn};
 use crate::services::call_durations::note;
 
@@ -69,15 +69,21 @@ impl DeferredCall {
         self.kwargs.as_ref().map_or(Ok(()), |kwargs| visit.call(&**kwargs))
     }
 
-    /// Opens a stream, if the fast path applies. Its call outside of the fast path is this one.
-    pub fn open(&self, py: Python<'_>, call: Bound<'_, PyAny>, credit: u32) -> PyResult<Option<RoutedStream>> {
-        self.outbound_call.set(py, call.into());
+    /// A result as the type that the client knows.
+    pub fn made(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Py<PyAny>> {
+        self.calling.get().made(py, value)
+    }
+
+    /// Opens a stream, if the fast path applies.
+    pub fn open(&self, py: Python<'_>) -> PyResult<Option<FastStream>> {
+        let credit = self.fast_path.as_ref().map_or(0, |fast_path| fast_path.credit);
         let sent =
             self.send_by(py, |route, value, request| route.link.get().open_stream(py, value, request, credit))?;
-        let Some(Sent { asking: stream, load, span, .. }) = sent else { return Ok(None) };
-        let (port, span) = (load.route.get().port.clone_ref(py), span.map(|span| span.1.into_py()));
-        *stream.1.lock() = Some(load);
-        Ok(Some((stream, port, span)))
+        Ok(sent.map(|Sent { asking: stream, load, span, .. }| FastStream {
+            stream,
+            load: Mutex::new(Some(load)),
+            span: Mutex::new(span),
+        }))
     }
 
     /// Sends the call, if the fast path applies.
@@ -130,11 +136,8 @@ impl DeferredCall {
     }
 }
 
-/// A stream, the route to its instance, and its span.
-pub type RoutedStream = (RemoteStream, Py<PyAny>, Option<Py<PyAny>>);
-
 /// The spans of this process, and the span of a call.
-struct ClientSpan(PyRef<PyAny>, PyRef<PyAny>);
+pub struct ClientSpan(PyRef<PyAny>, PyRef<PyAny>);
 
 impl ClientSpan {
     /// Begins the span of a call, and gives the headers of the call. None if nobody has spans.
@@ -154,7 +157,7 @@ impl ClientSpan {
         Ok(Some((Self(spans.into(), span.into()), headers)))
     }
 
-    fn end(&self, py: Python<'_>, error: Option<&PyErr>) {
+    pub fn end(&self, py: Python<'_>, error: Option<&PyErr>) {
         let error = error.map(|error| error.value(py));
         if let Err(error) = self.0.call_method1(py, intern!(py, "end"), (self.1.bind(py), error)) {
             error.write_unraisable(py, None);
@@ -261,7 +264,7 @@ impl CallFuture {
             Ok(value) => {
                 sent.took(py, &fast_path.title, None);
                 sent.load.end(Ended::Answered(u64::try_from(took.as_micros()).unwrap_or(u64::MAX)));
-                return self.sketch.calling.get().made(py, value).map(Some);
+                return self.sketch.made(py, value).map(Some);
             }
             Err(error) => error,
         };

@@ -13,7 +13,8 @@ use crate::arguments::Priority;
 use crate::interpreter::once::{Once, intern};
 use crate::interpreter::py_ref::PyRef;
 use crate::link::Link;
-use crate::link::call_future::{CallFuture, DeferredCall, RoutedStream};
+use crate::link::call_future::{CallFuture, DeferredCall};
+use crate::link::native_stream::NativeStream;
 use crate::pending::Pending;
 use crate::services::balancer::{self, Balancer};
 
@@ -148,36 +149,24 @@ impl NativeMethod {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = this.py();
         let kwargs = kwargs.filter(|kwargs| !kwargs.is_empty());
-        if let Some(fast_path) = this.get().fast_path_for(args, kwargs)?.filter(|fast_path| fast_path.credit == 0) {
-            return begun_later(py, DeferredCall::new(this.clone(), args, kwargs, Some(fast_path)));
+        if let Some(fast_path) = this.get().fast_path_for(args, kwargs)? {
+            let streams = fast_path.credit > 0;
+            return begun_later(py, DeferredCall::new(this.clone(), args, kwargs, Some(fast_path)), streams);
         }
         let kwargs = kwargs.map_or_else(|| PyDict::new(py), |kwargs| kwargs.clone());
         this.call_method1(intern!(py, "_call"), (args, kwargs))
     }
 
-    /// A call over a link that the client's method decides about.
+    /// A call over a link that the client's method decides about. It gives a stream or one value.
     fn _over_link<'py>(
         this: &Bound<'py, Self>,
         args: &Bound<'py, PyTuple>,
         kwargs: &Bound<'py, PyDict>,
+        streams: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let kwargs = Some(kwargs).filter(|kwargs| !kwargs.is_empty());
         let fast_path = this.get().fast_path_for(args, kwargs)?;
-        begun_later(this.py(), DeferredCall::new(this.clone(), args, kwargs, fast_path))
-    }
-
-    /// Opens the stream of a call, if the fast path applies. Gives the stream, the route to its
-    /// instance, and the span of the call.
-    fn _open(
-        this: &Bound<'_, Self>,
-        call: Bound<'_, PyAny>,
-        args: &Bound<'_, PyTuple>,
-        kwargs: &Bound<'_, PyDict>,
-    ) -> PyResult<Option<RoutedStream>> {
-        let kwargs = Some(kwargs).filter(|kwargs| !kwargs.is_empty());
-        let Some(fast_path) = this.get().fast_path_for(args, kwargs)? else { return Ok(None) };
-        let credit = fast_path.credit;
-        DeferredCall::new(this.clone(), args, kwargs, Some(fast_path)).open(this.py(), call, credit)
+        begun_later(this.py(), DeferredCall::new(this.clone(), args, kwargs, fast_path), streams)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -272,9 +261,13 @@ fn is_stream(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(class.hasattr(intern!(py, "__anext__"))? || class.hasattr(intern!(py, "__next__"))?)
 }
 
-/// A call that begins when it is awaited, as a `tidewire.services.caller.calls.LinkCall`.
-fn begun_later(py: Python<'_>, sketch: DeferredCall) -> PyResult<Bound<'_, PyAny>> {
+/// A call that begins when it is awaited, as a `tidewire.services.caller.calls.LinkCall`, or a
+/// stream that begins when it is read.
+fn begun_later(py: Python<'_>, sketch: DeferredCall, streams: bool) -> PyResult<Bound<'_, PyAny>> {
     static CALL: Once<Py<PyType>> = Once::new();
+    if streams {
+        return NativeStream::later(py, sketch);
+    }
     let sketch = Arc::new(sketch);
     let operation = Box::pin(CallFuture::new(Arc::clone(&sketch)));
     let call = Bound::new(py, Pending::later(py, "call", operation, sketch)?)?.into_any();

@@ -17,6 +17,7 @@ mod instance_endpoint;
 mod logger;
 mod loop_inbox;
 mod mailbox_delivery;
+mod native_stream;
 mod reader;
 mod reply_slot;
 mod settings;
@@ -34,6 +35,7 @@ pub use inbound::{RemoteCall, RemoteMessage};
 pub use inbound_call_run::InboundCallRun;
 pub use instance_endpoint::InstanceEndpoint;
 pub use mailbox_delivery::Publication;
+pub use native_stream::NativeStream;
 
 pub use call_future::DeferredCall;
 pub use hub_link::{Link, LinkSubscription};

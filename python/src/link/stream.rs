@@ -6,7 +6,6 @@ use std::task::{Context, Poll, ready};
 
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
-use tidewire_engine::raw::Mutex;
 use tidewire_node::raw::{CallKey, CallOutcome, ItemBuffer, ItemWait, Link, OffLoopWaiter};
 
 use crate::errors::error;
@@ -15,11 +14,10 @@ use crate::interpreter::attach::{attach, detach};
 use crate::interpreter::wait::blocks;
 use crate::link::{ReferenceReader, failed, titled};
 use crate::pending::Pending;
-use crate::services::balancer::InstanceLoad;
 
-/// The items of a stream, as they come, and its load at an instance until it is closed.
+/// The items of a stream, as they come.
 #[pyclass(frozen, module = "tidewire._tidewire")]
-pub struct RemoteStream(PerProcessOwned<Arc<OpenStream>>, pub Mutex<Option<InstanceLoad>>);
+pub struct RemoteStream(PerProcessOwned<Arc<OpenStream>>);
 
 pub struct OpenStream {
     pub items: Arc<ItemBuffer>,
@@ -31,37 +29,42 @@ pub struct OpenStream {
 
 impl RemoteStream {
     pub fn new(stream: OpenStream) -> Self {
-        Self(PerProcessOwned::new(Arc::new(stream)), Mutex::new(None))
+        Self(PerProcessOwned::new(Arc::new(stream)))
     }
 
-    fn wait(&self, py: Python<'_>, what: &'static str, until: Until) -> PyResult<Pending> {
+    fn wait(&self, until: Until) -> StreamWait {
+        StreamWait { stream: Arc::clone(&self.0), until, number: ItemWait::default(), off_loop: None }
+    }
+
+    /// The next item; at the end StopAsyncIteration, or the error that ended the stream.
+    pub fn item(&self, py: Python<'_>) -> PyResult<StreamWait> {
         self.0.check(py)?;
-        let wait = StreamWait { stream: Arc::clone(&self.0), until, number: ItemWait::default(), off_loop: None };
-        Ok(Pending::new(what, None, Box::pin(wait)))
+        Ok(self.wait(Until::Item))
+    }
+
+    /// Reads no more, and gives None once the generator on the other side is closed, or the link is
+    /// lost.
+    pub fn end(&self, py: Python<'_>) -> PyResult<StreamWait> {
+        self.0.check(py)?;
+        if self.0.items.leave() {
+            detach(py, || self.0.link.want(self.0.key, 0));
+        }
+        Ok(self.wait(Until::End))
     }
 }
 
 #[pymethods]
 impl RemoteStream {
-    /// The next item; at the end StopAsyncIteration, or the error that ended the stream.
     fn take(&self, py: Python<'_>) -> PyResult<Pending> {
-        self.wait(py, "item", Until::Item)
+        Ok(Pending::new("item", None, Box::pin(self.item(py)?)))
     }
 
-    /// Reads no more, and gives None once the generator on the other side is closed, or the link is
-    /// lost.
     fn over(&self, py: Python<'_>) -> PyResult<Pending> {
-        self.0.check(py)?;
-        if self.0.items.leave() {
-            detach(py, || self.0.link.want(self.0.key, 0));
-        }
-        self.wait(py, "end of a stream", Until::End)
+        Ok(Pending::new("end of a stream", None, Box::pin(self.end(py)?)))
     }
 
     /// Reads no more: the generator on the other side is closed.
-    fn close(&self, py: Python<'_>) {
-        let load = self.1.lock().take();
-        drop(load);
+    pub fn close(&self, py: Python<'_>) {
         let Some(stream) = self.0.mine() else { return };
         let is_open = stream.items.leave();
         stream.items.close();
@@ -85,7 +88,8 @@ enum Until {
     End,
 }
 
-struct StreamWait {
+/// A wait for an item, or for the end.
+pub struct StreamWait {
     stream: Arc<OpenStream>,
     until: Until,
     number: ItemWait,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from tidewire import _trace_context
-from tidewire._binding import Pending
+from tidewire._binding import NativeStream
 from tidewire._runtime import steps
 from tidewire._runtime.blocking_portal import refuse_loop
 from tidewire._runtime.futures import is_shown_by_asyncio
@@ -96,18 +96,6 @@ class _Reading:
             self._group, self._port, self._load = attempts.group, port, attempts.load
             return self._items
 
-    def _fast(self) -> Items | None:
-        """Open it by the fast path, if that applies."""
-        sending = self._sending
-        opener = sending.opener
-        if opener is not None:
-            opened: Any = opener._open(sending, sending.args, sending.kwargs)
-            if opened is not None:
-                self._items, self._port, self._span = opened
-                return self._items
-            opener.note_stream(sending)
-        return None
-
     def _made(self, item: Any) -> Any:
         assert self._port is not None
         return self._sending.made(self._port, item)
@@ -133,7 +121,34 @@ class _Reading:
         return f"<{type(self).__name__} {self._sending.title}>"
 
 
-class Stream(_Reading, NotData, AsyncIterator[_T]):
+class _AsyncStream(NotData, AsyncIterator[_T]):
+    """A stream that is read with ``async for``, or closed by ``async with``."""
+
+    __slots__ = ()
+    _read_with = "read it with `async for`"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    if not TYPE_CHECKING:
+        # For type checkers there is none of this.
+        def __await__(self) -> Generator[Any, Any, Any]:
+            raise InvalidArgument(f"{self._sending.title} is a stream: read it with `async for`, rather than await it")
+            yield
+
+
+class LinkStream(NativeStream, _AsyncStream[Any]):
+    """A ``Stream`` of a service in other processes. The compiled half makes it, and reads it."""
+
+    __slots__ = ()
+
+
+class Stream(_Reading, _AsyncStream[_T]):
     """A call of a method that gives a stream: read it with ``async for``.
 
     It begins with the first item that is asked for. The generator is closed when the stream is: by
@@ -143,7 +158,6 @@ class Stream(_Reading, NotData, AsyncIterator[_T]):
     """
 
     __slots__ = ("__weakref__",)
-    _read_with = "read it with `async for`"
 
     def __aiter__(self) -> AsyncIterator[_T]:
         return _Loop(self)
@@ -156,17 +170,10 @@ class Stream(_Reading, NotData, AsyncIterator[_T]):
             raise StopAsyncIteration
         read.was_cancelled = True
         try:
-            items = self._items
-            if items is None:
-                items = self._fast()
-            if items is None:
-                if self._sending.registry.find(self._sending.service) is None:
-                    find = self._sending.registry.find_again(self._sending.service, self._sending.timeout_s)
-                    await steps.awaited(find)
-                items = self._opened()
-            item = await items.take()
-            if self._sending.result is not None:
-                item = self._made(item)
+            if self._items is None and self._sending.registry.find(self._sending.service) is None:
+                find = self._sending.registry.find_again(self._sending.service, self._sending.timeout_s)
+                await steps.awaited(find)
+            item = self._made(await self._opened().take())
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:
@@ -185,26 +192,11 @@ class Stream(_Reading, NotData, AsyncIterator[_T]):
             one.cancel()
         try:
             if self._items is not None:
-                over: Any = self._items.over()
-                await (over if isinstance(over, Pending) else steps.awaited(over))
+                await steps.awaited(self._items.over())
         finally:
             self._end()
         for one in self._feeds:
             await one.finish()
-
-    async def __aenter__(self) -> Stream[_T]:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    if not TYPE_CHECKING:
-        # For type checkers there is none of this.
-        def __await__(self) -> Generator[Any, Any, Any]:
-            raise InvalidArgument(f"{self._sending.title} is a stream: read it with `async for`, rather than await it")
-            yield
 
 
 class _Loop(AsyncIterator[_T]):

@@ -239,24 +239,15 @@ class ClientMethod(NativeMethod):
         of = self._client
         group = of._registry.find(of._service)
         streams, timeout = self._known(group, args, kwargs)
-        if self._one and not streams and group is not None and group.over_links and not has_streams(args, kwargs):
-            self._note(group, timeout)
-            return self._over_link(args, kwargs)
+        if self._one and group is not None and group.over_links and not has_streams(args, kwargs):
+            self._note(group, timeout, bool(streams))
+            return self._over_link(args, kwargs, bool(streams))
         sending = OutboundCall(
             of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result, self._cost
         )
         if streams is None:
             return CallOrStream(sending)
-        if not streams:
-            return Call(sending)
-        sending.opener = self if self._one else None
-        return Stream(sending)
-
-    def note_stream(self, call: OutboundCall) -> None:
-        """Let the next streams be opened by the fast path, if nothing is to be seen to."""
-        group = call.registry.find(call.service)
-        if group is not None and group.over_links:
-            self._note(group, call.timeout or inf, call.registry.node.links.stream_credit)
+        return Stream(sending) if streams else Call(sending)
 
     async def start(self, *args: Any, **kwargs: Any) -> CommandRun[Any]:
         """Start the command of this name, as ``ClientCommand.start`` does, if no method has it.
@@ -269,7 +260,7 @@ class ClientMethod(NativeMethod):
             raise InvalidArgument(f"{self._title}: it is a method: call it, `await client.{self.__name__}(...)`")
         return await ClientCommand(of, self.__name__).start(*args, **kwargs)
 
-    def _note(self, group: Group, timeout: float | None, credit: int = 0) -> None:
+    def _note(self, group: Group, timeout: float | None, streams: bool) -> None:
         """Let the next calls be made as usual, if nothing is to be seen to."""
         options, version = self._client._options, group.balancer.version
         if version is None or options.instance is not None or self.__name__ not in group.methods:
@@ -277,9 +268,10 @@ class ClientMethod(NativeMethod):
         policy, method = options.policy, group.methods[self.__name__]
         chance = (policy.kind, policy.explore, options.dice, method.idempotent, self._cost or method.cost_argument)
         headers = dict(options.headers) or None
-        timeout_s = options.timeout or timeout or CALL_TIMEOUT_S
-        of, node = self._client._service, self._client._registry.node.name
-        self._goes(group, group.balancer, version, chance, headers, of, self.__name__, timeout_s, node, credit)
+        timeout_s = options.timeout or timeout or (inf if streams else CALL_TIMEOUT_S)
+        of, node = self._client._service, self._client._registry.node
+        credit = node.links.stream_credit if streams else 0
+        self._goes(group, group.balancer, version, chance, headers, of, self.__name__, timeout_s, node.name, credit)
 
     def _outbound_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OutboundCall:
         """Return the call over a link that the fast path does not make."""

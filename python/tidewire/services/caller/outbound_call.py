@@ -18,7 +18,6 @@ from tidewire.services.limits import CALL_TIMEOUT_S
 if TYPE_CHECKING:
     from tidewire._binding import CallLoad
     from tidewire._runtime.steps import Steps
-    from tidewire.services.caller.client import ClientMethod
     from tidewire.services.caller.options import CallOptions
     from tidewire.services.registry import Group, Registry
 
@@ -39,8 +38,6 @@ class OutboundCall:
     """Place and name of the argument that says its cost."""
     span: Any = None
     """Its span, if its fast path has begun one."""
-    opener: ClientMethod | None = None
-    """The method, if it gives a stream that the fast path may open."""
 
     @property
     def title(self) -> str:
