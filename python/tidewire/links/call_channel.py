@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from tidewire._runtime.waiter import Waiter
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending, RemoteCall
+    from tidewire.services.instance_transport import Request
 
 
 class CallChannel:
@@ -18,24 +20,29 @@ class CallChannel:
 
     Args:
         call: The call that reads the stream.
-        title: Name of the stream in error messages.
-        give: Returns what stands for a function or an object in an item.
+        request: The call as it travels.
+        give: Returns what stands for a function or an object in an item for a node.
         fail: Answers a call with an error.
     """
 
     def __init__(
         self,
         call: RemoteCall,
-        title: str,
-        give: Callable[[Any], Any],
+        request: Request,
+        give: Callable[[str, Any], Any],
         fail: Callable[[RemoteCall, BaseException], None],
     ) -> None:
-        self.title = title
-        self._call, self._give, self._fail = call, give, fail
+        self._request = request
+        self._call, self._give, self._fail = call, functools.partial(give, request.node), fail
         self._pause: Pending | None = None
         self._loop = asyncio.get_running_loop()
         self._after: Waiter | None = None
         self._over = False
+
+    @property
+    def title(self) -> str:
+        """Name of the stream in error messages."""
+        return self._request.title
 
     @property
     def closed(self) -> bool:

@@ -99,7 +99,7 @@ class ServiceEndpoint:
                 call.refuse(_INVALID_ARGUMENT, _IS_STREAM if method.streams else _IS_VALUE)
                 return
             if method.streams:
-                await self._stream(call, request)
+                await self._stream(call, request, method)
                 return
             running = InboundCall(request, method, self._host.instance)
             call.on_cancel(running.cancel)
@@ -154,10 +154,10 @@ class ServiceEndpoint:
     def _refuse_coroutine(self, handling: InboundCallRun, value: Any) -> None:
         self._host.refuse_coroutine(handling, value)
 
-    async def _stream(self, call: RemoteCall, request: Request) -> None:
-        channel = self._channel(call, request)
+    async def _stream(self, call: RemoteCall, request: Request, method: Bound) -> None:
+        channel = CallChannel(call, request, self._give, fail)
         try:
-            writing = open_stream(self._host, request, channel, TaskWriter)
+            writing = open_stream(self._host, request, method, channel, TaskWriter)
         except MailboxFull as full:
             call.refuse(OVERLOADED, str(full))
             return
@@ -169,9 +169,6 @@ class ServiceEndpoint:
             await channel.ended()
         finally:
             writing.close()
-
-    def _channel(self, call: RemoteCall, request: Request) -> CallChannel:
-        return CallChannel(call, request.title, functools.partial(self._give, request.node), fail)
 
     def _give(self, node: str, value: Any) -> Any:
         """Return what stands for a function or an object in a result."""

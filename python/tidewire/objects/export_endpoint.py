@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire._runtime import steps
 from tidewire.errors import MailboxFull, NoSuchTarget, TidewireError
+from tidewire.links.call_channel import CallChannel
 from tidewire.links.service_endpoint import OVERLOADED, ServiceEndpoint, fail
 from tidewire.services.contract.info import ServiceInfo
 from tidewire.services.contract.methods import Bound
@@ -112,12 +113,12 @@ class ExportEndpoint(ServiceEndpoint):
         request.entry = entry
         return request
 
-    async def _stream(self, call: RemoteCall, request: Any) -> None:
+    async def _stream(self, call: RemoteCall, request: Any, method: Bound) -> None:
         if request.entry.kind != "items":
-            await super()._stream(call, request)
+            await super()._stream(call, request, method)
             return
         # The items of an argument, which its own task writes.
-        items, channel = request.entry.target.items, self._channel(call, request)
+        items, channel = request.entry.target.items, CallChannel(call, request, self._give, fail)
         call.on_cancel(items.close)
         try:
             while not call.unread:

@@ -15,6 +15,7 @@ from tidewire.services.instances.stream_writer import PlainWriting, StreamWriter
 if TYPE_CHECKING:
     from tidewire.links.call_channel import CallChannel
     from tidewire.services.contract.info import ServiceInfo
+    from tidewire.services.contract.methods import Bound
 
 
 class LocalPort:
@@ -56,13 +57,16 @@ class LocalPort:
 
     def stream(self, request: Request) -> Channel:
         """Open a stream; see ``InstanceTransport``."""
+        method = self._host.method(request)
+        if not method.streams:
+            raise InvalidArgument(f"{request.title} gives one value: await it, rather than read it with `async for`")
         channel = Channel(request.title, self._host.capacity.ahead, request.deadline)
-        channel.on_close = open_stream(self._host, request, channel, StreamWriter).cancel
+        channel.on_close = open_stream(self._host, request, method, channel, StreamWriter).cancel
         return channel
 
 
 def open_stream(
-    host: ServiceInstance, request: Request, channel: Channel | CallChannel, kind: type[StreamWriter]
+    host: ServiceInstance, request: Request, method: Bound, channel: Channel | CallChannel, kind: type[StreamWriter]
 ) -> StreamWriter:
     """Begin to write a stream into a channel, or have it wait for a place.
 
@@ -72,9 +76,6 @@ def open_stream(
     Raises:
         Refused: if the instance takes no more calls.
     """
-    method = host.method(request)
-    if not method.streams:
-        raise InvalidArgument(f"{request.title} gives one value: await it, rather than read it with `async for`")
     running = InboundCall(request, method, host.instance)
     writing = (kind if method.coroutine else PlainWriting)(host, running, channel)
     host.writing.add(writing)

@@ -137,7 +137,11 @@ async def write(writing: StreamWriter) -> None:
         timer = asyncio.get_running_loop().call_later(left_s, lambda: running.cancel(writing.late()))
     error: BaseException | None = None
     try:
-        await pump(await _opened(writing), writing.channel, running)
+        args, kwargs = writing.host.arguments(running)
+        items = running.method.call(*args, **kwargs)
+        if not hasattr(items, "__aiter__"):
+            items = await _awaited(items, writing.channel.title)
+        await pump(items, writing.channel, running)
     except asyncio.CancelledError as cancelled:
         if not running.was_interrupted:
             error = writing.failed(cancelled)
@@ -152,14 +156,17 @@ async def write(writing: StreamWriter) -> None:
         writing.finish(error or running.reason)
 
 
-async def _opened(writing: StreamWriter) -> Any:
-    args, kwargs = writing.host.arguments(writing.running)
-    made = writing.running.method.call(*args, **kwargs)
-    if not hasattr(made, "__aiter__") and inspect.isawaitable(made):
+async def _awaited(made: Any, title: str) -> Any:
+    """Return the iterator that a coroutine returns.
+
+    Raises:
+        InvalidArgument: if there is none.
+    """
+    if inspect.isawaitable(made):
         made = await made
     if not hasattr(made, "__aiter__"):
         raise InvalidArgument(
-            f"{writing.channel.title}: gave a {type(made).__name__}, and its annotation promises a stream: yield, or correct it"
+            f"{title}: gave a {type(made).__name__}, and its annotation promises a stream: yield, or correct it"
         )
     return made
 
