@@ -208,7 +208,7 @@ impl Layers {
     async fn greet(&self, stream: TcpStream) -> io::Result<Socket> {
         let stream = Arc::new(without_delay(stream));
         let secured = match &self.tls {
-            Some(config) => Some(TlsIo::accept(Arc::clone(&stream), config.clone()).await?),
+            Some(config) => Some(TlsIo::accept(Arc::clone(&stream), config).await?),
             None => None,
         };
         let layer = match secured {

@@ -43,8 +43,8 @@ impl TlsIo {
     /// # Errors
     /// `InvalidData` if the other side does not speak TLS, or has no certificate although one is
     /// wanted.
-    pub async fn accept(stream: Arc<TcpStream>, config: ServerSide) -> io::Result<Self> {
-        let connection = ServerConnection::new(config).map_err(|error| refusal(&error))?;
+    pub async fn accept(stream: Arc<TcpStream>, config: &ServerSide) -> io::Result<Self> {
+        let connection = ServerConnection::new(Arc::clone(config)).map_err(|error| refusal(&error))?;
         Self::new(stream, connection.into()).shake().await
     }
 

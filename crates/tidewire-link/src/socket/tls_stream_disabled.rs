@@ -31,8 +31,8 @@ impl TlsIo {
         match config {}
     }
 
-    pub async fn accept(_: Arc<TcpStream>, config: ServerSide) -> io::Result<Self> {
-        match config {}
+    pub async fn accept(_: Arc<TcpStream>, config: &ServerSide) -> io::Result<Self> {
+        match *config {}
     }
 
     pub fn stream(&self) -> &TcpStream {

@@ -8,36 +8,36 @@ use tidewire_node::{ErrorCode, Node, NodeOptions, Service};
 
 use crate::support::{PATIENCE, Told, hub, join};
 
-/// Holds a thread of a node until it is dropped.
-struct Gate {
-    _open: SyncSender<()>,
-    held: Receiver<()>,
+/// Blocks a thread of a node until it is dropped.
+struct BlockingService {
+    _unblock: SyncSender<()>,
+    blocked: Receiver<()>,
 }
 
-impl Gate {
-    /// A service whose method `hold` blocks its thread, and whose methods `slow` and `waiting` are
-    /// what others call meanwhile.
-    fn service() -> (Self, Service) {
-        let (_open, opened) = sync_channel::<()>(1);
-        let (say, held) = sync_channel(16);
-        let opened = Arc::new(Mutex::new(opened));
+impl BlockingService {
+    /// A service whose method `block` blocks its thread, and whose methods `slow` and `waiting` are
+    /// called meanwhile.
+    fn new() -> (Self, Service) {
+        let (_unblock, unblocked) = sync_channel::<()>(1);
+        let (say, blocked) = sync_channel(16);
+        let unblocked = Arc::new(Mutex::new(unblocked));
         let service = Service::new("taker")
             .method("slow", &[], |_, ()| std::future::pending::<Result<(), _>>())
             .method("waiting", &[], |_, ()| async { Ok(()) })
-            .method("hold", &[], move |_, ()| {
-                let (say, opened) = (say.clone(), Arc::clone(&opened));
+            .method("block", &[], move |_, ()| {
+                let (say, unblocked) = (say.clone(), Arc::clone(&unblocked));
                 async move {
                     let _ = say.send(());
                     // It ends with the other side of the channel.
-                    let _ = opened.lock().map(|opened| opened.recv());
+                    let _ = unblocked.lock().map(|unblocked| unblocked.recv());
                     Ok(())
                 }
             });
-        (Self { _open, held }, service)
+        (Self { _unblock, blocked }, service)
     }
 
-    fn wait_held(&self) {
-        self.held.recv_timeout(PATIENCE).expect("the thread is held");
+    fn wait_blocked(&self) {
+        self.blocked.recv_timeout(PATIENCE).expect("the thread is blocked");
     }
 }
 
@@ -49,7 +49,7 @@ fn narrow(hub: &Node, log: &Told<String>) -> Node {
 
 #[test]
 fn a_slow_handler_is_known_to_be_at_work() {
-    let (hub, (_gate, service)) = (hub(), Gate::service());
+    let (hub, (_blocking, service)) = (hub(), BlockingService::new());
     let server = join(&hub, "server");
     server.serve(service).wait().expect("it serves");
     let hasty = hub.client("taker").timeout(Duration::from_millis(2_000));
@@ -61,19 +61,19 @@ fn a_slow_handler_is_known_to_be_at_work() {
 // Promises: P13.69.
 #[test]
 fn a_node_whose_threads_are_blocked_says_so_and_logs_it_once() {
-    let (hub, log, (gate, service)) = (hub(), Told::new(), Gate::service());
+    let (hub, log, (blocking, service)) = (hub(), Told::new(), BlockingService::new());
     let server = narrow(&hub, &log);
     server.serve(service).wait().expect("it serves");
-    let holding = hub.client("taker").call::<()>("hold", &());
-    gate.wait_held();
+    let blocked = hub.client("taker").call::<()>("block", &());
+    blocking.wait_blocked();
     let late = hub.client("taker").timeout(Duration::from_millis(2_000)).call::<()>("waiting", &()).wait();
     let late = late.expect_err("no thread is left");
     assert!(late.blocked().is_some_and(|blocked| blocked >= Duration::from_millis(100)), "{late}");
     let line = log.next();
     assert!(line.contains("handlers could not begin for"), "{line}");
     assert!(log.is_quiet(), "it is logged once");
-    drop(gate);
-    holding.wait().expect("it is answered");
+    drop(blocking);
+    blocked.wait().expect("it is answered");
     hub.client("taker").call::<()>("waiting", &()).wait().expect("threads are free again");
 }
 
@@ -87,7 +87,7 @@ fn joins_and_services_are_logged_at_the_hub_and_at_the_node() {
     let server = Node::join(&hub.urls()[0], options).wait().expect("it joins");
     assert_eq!(at_hub.next(), "node \"server\" has joined");
     assert_eq!(at_node.next(), "node \"server\" has joined the hub \"hub\"");
-    let (_gate, service) = Gate::service();
+    let (_blocking, service) = BlockingService::new();
     let served = server.serve(service.instance("one")).wait().expect("it serves");
     assert_eq!(at_node.next(), "serves \"taker\", instance \"one\"");
     assert_eq!(at_hub.next(), "node \"server\" serves svc.taker.one.*");

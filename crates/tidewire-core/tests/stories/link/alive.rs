@@ -19,8 +19,7 @@ fn a_slow_call_is_told_of_every_half_heartbeat_until_it_ends() {
     world.wait_us(5 * SECOND_US);
     assert_eq!(alive(&mut world, caller), [(1, 0), (1, 0)]);
     world.nodes[callee].session.reply(call.id, Flags::NORMAL, b"late"[..].into()).unwrap();
-    world.settle();
-    assert!(matches!(world.events(caller)[..], [Event::Replied(1, _)]));
+    assert!(matches!(world.settled(caller)[..], [Event::Replied(1, _)]));
     world.wait_us(20 * SECOND_US);
     assert_eq!(alive(&mut world, caller), [], "nothing is said of a call that has ended");
     nothing_is_left(&world);
@@ -78,8 +77,7 @@ fn a_caller_that_does_not_read_is_not_told_for_ever() {
     for tag in 0..100 {
         world.call(caller, "svc", b"", tag);
     }
-    world.settle();
-    assert_eq!(world.events(callee).len(), 100);
+    assert_eq!(world.settled(callee).len(), 100);
     for second in 1..100 {
         let session = &mut world.nodes[callee].session;
         session.still_at_work(0, second * SECOND_US);

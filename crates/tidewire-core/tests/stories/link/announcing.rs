@@ -34,8 +34,7 @@ fn said(field: &str, bytes: usize) -> Vec<u8> {
 /// Subscribes, and gives the error of it.
 fn refused(world: &mut World, node: usize, (pattern, queue): (&str, &str), says: &[u8]) -> Option<u16> {
     world.nodes[node].session.subscribe(&SubscribeHead { queue, pattern }, says, 1).unwrap();
-    world.settle();
-    match &world.events(node)[..] {
+    match &world.settled(node)[..] {
         [Event::Subscribed(1)] => None,
         [Event::Failed(1, number, _)] => Some(*number),
         other => panic!("{pattern}: {other:?}"),
@@ -51,7 +50,6 @@ fn a_node_that_may_only_subscribe_hears_and_is_asked_nothing() {
     }
     for subject in ["svc.bank.deposit", "svc.bank.one.deposit", "orders.get"] {
         world.call(root, subject, b"a secret", 2);
-        world.settle();
         assert_eq!(failure(&mut world, root).1, ErrorCode::NoResponders, "{subject}");
     }
     assert_eq!(refused(&mut world, ann, ("svc.bank.*", "bank"), &[]), Some(ErrorCode::Unauthorized.number()));
@@ -90,7 +88,6 @@ fn a_service_is_answered_by_nobody_who_subscribes_to_everything() {
     world.subscribe(wide, "*.bank.>", "bank");
     for subject in ["svc.bank.deposit", "agent.ann"] {
         world.call(caller, subject, b"a secret", 2);
-        world.settle();
         assert_eq!(failure(&mut world, caller).1, ErrorCode::NoResponders, "{subject}");
     }
     world.call(caller, "plain", b"", 2);
@@ -157,8 +154,7 @@ fn the_list_of_services_is_there_once_however_many_ask() {
     let service = announced("svc.t.1.*", 15 * KIB);
     let list = |world: &mut World| {
         world.call(asker, "$hub.services", b"", 7);
-        world.settle();
-        match &world.events(asker)[..] {
+        match &world.settled(asker)[..] {
             [Event::Replied(7, list)] => list.payload().to_vec(),
             other => panic!("the hub answers: {other:?}"),
         }
@@ -187,8 +183,7 @@ fn a_node_that_announces_again_and_again_rests_and_is_not_taken_for_silent() {
     for round in 0..4 {
         assert_eq!(world.hub.rests_until_us(link).is_some(), round > 2, "after {round} times");
         let id = world.nodes[fickle].session.subscribe(&SubscribeHead { queue: "", pattern }, &says, 1).unwrap();
-        world.settle();
-        assert!(matches!(world.events(fickle)[..], [Event::Subscribed(1)]), "it is not refused");
+        assert!(matches!(world.settled(fickle)[..], [Event::Subscribed(1)]), "it is not refused");
         world.nodes[fickle].session.unsubscribe(id);
         world.settle();
     }
@@ -204,8 +199,7 @@ fn a_node_that_announces_again_and_again_rests_and_is_not_taken_for_silent() {
 /// The number of the error with which a node is refused, if it is.
 fn turned_away(world: &mut World, greeting: &Greeting) -> Option<u16> {
     let at = world.connect(greeting);
-    world.settle();
-    match &world.events(at)[..] {
+    match &world.settled(at)[..] {
         [Event::Joined(_)] => None,
         _ => match &world.nodes[at].fault {
             Some(tidewire_core::link::session::Fault::Told { number, .. }) => Some(*number),
@@ -231,8 +225,7 @@ fn a_name_that_was_lost_is_kept_for_its_token_for_a_while() {
 fn a_node_with_the_secret_of_a_lost_link_gets_its_name_back() {
     let mut world = guarded(HubOptions::new("hub"));
     let first = world.connect(&with_token("till", "bank"));
-    world.settle();
-    let secret = match &world.events(first)[..] {
+    let secret = match &world.settled(first)[..] {
         [Event::Joined(welcome)] => Some(welcome.resume.clone()),
         other => panic!("it joins: {other:?}"),
     };

@@ -21,14 +21,12 @@ fn a_full_member_of_a_group_does_not_fail_a_call_that_another_can_take() {
         for tag in 0..16 {
             world.call(caller, "busy", b"", tag);
         }
-        world.settle();
-        assert_eq!(world.events(full).len(), 16);
+        assert_eq!(world.settled(full).len(), 16);
         let head = CallHead { subject: "svc", choice, ..CallHead::default() };
         for tag in 100..120 {
             world.nodes[caller].session.call(&head, Flags::NORMAL, b""[..].into(), tag).unwrap();
         }
-        world.settle();
-        assert_eq!(world.events(roomy).len(), 20, "choice {choice}");
+        assert_eq!(world.settled(roomy).len(), 20, "choice {choice}");
         assert!(world.events(caller).is_empty(), "no call has failed");
     }
 }
@@ -44,10 +42,8 @@ fn a_call_that_no_member_can_take_says_why() {
     for tag in 0..32 {
         world.call(caller, "svc", b"", tag);
     }
-    world.settle();
-    assert!(world.events(caller).is_empty());
+    assert!(world.settled(caller).is_empty());
     world.call(caller, "svc", b"", 99);
-    world.settle();
     let (tag, code, text) = failure(&mut world, caller);
     assert_eq!((tag, code), (99, ErrorCode::Overloaded));
     assert_eq!(text, "link_in_flight=16: too many calls are open at the node that answers: try again later");
@@ -67,7 +63,6 @@ fn a_call_that_a_node_can_not_take_is_not_offered_to_each_of_its_subscriptions()
     world.settle();
     let begun = std::time::Instant::now();
     world.call(caller, "svc", &filled(2 * KIB, 4), 1);
-    world.settle();
     let (tag, code, _) = failure(&mut world, caller);
     assert_eq!((tag, code), (1, ErrorCode::PayloadTooLarge));
     // Each offer looks at all of them: ten thousand would keep the hub from all others for minutes.
@@ -123,8 +118,7 @@ fn news_of_services_that_find_no_room_are_made_up_for() {
     }
     assert!(world.nodes[watcher].link.is_some(), "news alone do not close a link");
     world.nodes[watcher].down.paused = false;
-    world.settle();
-    let subjects: Vec<String> = world.events(watcher).into_iter().filter_map(told).collect();
+    let subjects: Vec<String> = world.settled(watcher).into_iter().filter_map(told).collect();
     assert!(subjects.iter().filter(|subject| *subject == "$hub.services.added").count() < 20);
     assert_eq!(subjects.iter().filter(|subject| *subject == "$hub.services.missed").count(), 1);
 }

@@ -32,6 +32,32 @@ fn a_call_carries_everything_and_is_answered_once() {
 }
 
 #[test]
+fn the_name_of_a_caller_comes_before_its_call_while_another_lane_is_full() {
+    for full in 0..4 {
+        let (mut world, caller, callee) = pair(19);
+        let other = world.join("other");
+        world.nodes[callee].down.paused = true;
+        for _ in 0..100 {
+            world.publish(other, lane(full), "svc", &[0; 10_000]);
+        }
+        world.settle();
+        world.call_in(caller, lane(3 - full), "svc", b"", 1);
+        world.settle();
+        world.nodes[callee].down.paused = false;
+        let called = |event| if let Event::Called(call) = event { Some(call) } else { None };
+        let call = loop {
+            world.step_down(callee);
+            if let Some(call) = world.events(callee).into_iter().find_map(called) {
+                break call;
+            }
+        };
+        let origin = CallHead::parse(call.head()).unwrap().origin;
+        assert!(world.nodes[callee].session.name_of(origin).is_some(), "lane {full} is full");
+        assert!(!world.settled(callee).is_empty(), "the call has overtaken messages");
+    }
+}
+
+#[test]
 fn a_call_fails_with_what_the_callee_says() {
     let (mut world, caller, callee) = pair(2);
     for (code, text) in [(ErrorCode::AskTimeout, "too slow".to_owned()), (ErrorCode::RemoteError, "x".repeat(300_000))]
@@ -39,7 +65,6 @@ fn a_call_fails_with_what_the_callee_says() {
         world.call(caller, "svc", b"", 1);
         let call = world.settled_call(callee);
         world.nodes[callee].session.fail(call.id, code, text.as_bytes().into()).unwrap();
-        world.settle();
         assert_eq!(failure(&mut world, caller), (1, code, text));
     }
     nothing_is_left(&world);
@@ -52,7 +77,6 @@ fn a_call_without_a_responder_names_the_lost_connection() {
     for (lost, code) in [(Some("nats://there"), ErrorCode::LinkLost), (None, ErrorCode::NoResponders)] {
         world.hub.set_lost(lost);
         world.call(node, "svc", b"", 1);
-        world.settle();
         let (_, found, text) = failure(&mut world, node);
         assert_eq!((found, text.contains("nats://there")), (code, lost.is_some()), "{text}");
     }
@@ -66,7 +90,6 @@ fn an_error_that_is_too_long_is_told_in_short() {
     world.call(node, "svc", b"", 1);
     let call = world.settled_call(node);
     world.nodes[node].session.fail(call.id, ErrorCode::RemoteError, vec![0; 100_001][..].into()).unwrap();
-    world.settle();
     let (_, code, text) = failure(&mut world, node);
     assert_eq!((code, &*text), (ErrorCode::LimitExceeded, "remote_error: its 100001 bytes found no room on the link"));
     nothing_is_left(&world);
@@ -77,7 +100,6 @@ fn the_hub_keeps_its_own_subjects_for_itself() {
     let (mut world, caller, callee) = pair(5);
     world.subscribe(callee, ">", "");
     world.call(caller, "$hub.secrets", b"", 1);
-    world.settle();
     assert_eq!(failure(&mut world, caller).1, ErrorCode::NoResponders);
 }
 
@@ -89,8 +111,7 @@ fn a_caller_that_cancels_hears_nothing_more_and_the_callee_hears_it() {
         let call = world.settled_call(callee);
         world.nodes[caller].session.cancel(id);
         world.nodes[callee].session.reply(call.id, Flags::NORMAL, b"crossed"[..].into()).unwrap();
-        world.settle();
-        assert!(world.events(caller).is_empty());
+        assert!(world.settled(caller).is_empty());
 
         let id = world.call_in(caller, lane(number), "svc", b"", 1);
         let call = world.settled_call(callee);
@@ -219,8 +240,7 @@ fn as_many_calls_are_open_as_the_hub_takes() {
     let head = CallHead { subject: "svc", ..CallHead::default() };
     let fourth = world.nodes[caller].session.call(&head, Flags::NORMAL, b""[..].into(), 4);
     assert_eq!(fourth, Err(Refused::InFlight { max: 3, of_token: false }));
-    world.settle();
-    assert_eq!(world.events(callee).len(), 2);
+    assert_eq!(world.settled(callee).len(), 2);
     let (tag, code, text) = failure(&mut world, caller);
     assert_eq!((tag, code), (2, ErrorCode::Overloaded));
     assert!(text.contains("link_in_flight"), "{text}");
@@ -240,10 +260,8 @@ fn a_node_that_stops_finishes_what_it_has() {
     world.settle();
     world.nodes[callee].session.goodbye();
     world.nodes[callee].down.paused = false;
-    world.settle();
     assert_eq!(failure(&mut world, caller).1, ErrorCode::NodeStopped);
     world.call(caller, "svc", b"later", 3);
-    world.settle();
     assert_eq!(failure(&mut world, caller).1, ErrorCode::NoResponders);
 
     let session = &mut world.nodes[callee].session;
@@ -251,8 +269,7 @@ fn a_node_that_stops_finishes_what_it_has() {
     session.reply(before.id, Flags::NORMAL, b"done"[..].into()).unwrap();
     // The callee may still need other nodes to finish its work.
     world.call(callee, "other", b"needed", 4);
-    world.settle();
-    assert!(matches!(world.events(caller)[..], [Event::Replied(1, _)]));
+    assert!(matches!(world.settled(caller)[..], [Event::Replied(1, _)]));
     let heard = world.events(callee);
     assert!(
         matches!(heard[..], [Event::Failed(4, ..), Event::Input(_)] | [Event::Input(_), Event::Failed(4, ..)]),
@@ -295,15 +312,13 @@ fn a_listener_hears_messages_and_gets_no_calls() {
     let watcher = world.join("watcher");
     let head = SubscribeHead { queue: "", pattern: ">" };
     world.nodes[watcher].session.listen(&head, &[], 1).expect("a subscription is sent");
-    world.settle();
-    assert!(matches!(world.events(watcher)[..], [Event::Subscribed(1)]));
+    assert!(matches!(world.settled(watcher)[..], [Event::Subscribed(1)]));
     for tag in 0..20 {
         world.call(caller, "svc", b"", tag);
     }
     world.call(caller, "svc.nobody", b"", 99);
     world.publish(caller, Flags::NORMAL, "svc", b"news");
-    world.settle();
-    assert_eq!(world.events(callee).len(), 21, "all calls, and the message");
+    assert_eq!(world.settled(callee).len(), 21, "all calls, and the message");
     assert_eq!(world.published(watcher), [b"news"]);
     assert_eq!(failure(&mut world, caller).1, ErrorCode::NoResponders);
 }

@@ -99,7 +99,6 @@ fn a_payload_that_is_too_long_once_inflated_is_refused_as_any_other() {
     let (mut world, caller, callee) = pair_of(12, &Greeting::new("a"), &small);
     call_packed(&mut world, caller, "svc", &text(MIB), 1);
     assert!(waiting(&world, caller) < MIB / 2);
-    world.settle();
     let (_, code, said) = failure(&mut world, caller);
     assert_eq!(code, ErrorCode::PayloadTooLarge, "{said}");
     let head = CallHead { subject: "svc", ..CallHead::default() };

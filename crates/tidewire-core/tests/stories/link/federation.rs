@@ -286,7 +286,6 @@ fn a_call_that_was_refused_goes_to_those_with_capacity_and_last_to_another_hub()
         let (mut tried, mut choice) = (Vec::new(), 0);
         while let Some((node, id)) = call(&mut world, choice) {
             world.nodes[node].session.fail(id, ErrorCode::Overloaded, b"full"[..].into()).expect("it is sent");
-            world.settle();
             assert_eq!(failure(&mut world, caller).1, ErrorCode::Overloaded);
             tried.push(node);
             assert!(tried.len() <= nodes.len(), "each is tried once: {tried:?}");

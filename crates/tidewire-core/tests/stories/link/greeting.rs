@@ -77,8 +77,7 @@ fn a_newer_version_that_also_speaks_ours_is_taken_in() {
     let at = world.connect(&Greeting::new("unheard"));
     world.nodes[at].session.out.clear();
     world.inject(at, &hello(1, 7, "newer"));
-    world.settle();
-    assert!(matches!(world.events(at)[..], [Event::Joined(_)]), "it joins");
+    assert!(matches!(world.settled(at)[..], [Event::Joined(_)]), "it joins");
 }
 
 #[test]
@@ -149,8 +148,7 @@ fn the_name_of_a_node_that_said_goodbye_is_free_once_it_has_said_all() {
     refused(&mut world, "it answers a call");
 
     world.nodes[old].session.reply(call.id, Flags::NORMAL, b"done"[..].into()).unwrap();
-    world.settle();
-    assert!(matches!(world.events(caller)[..], [Event::Replied(7, ..)]));
+    assert!(matches!(world.settled(caller)[..], [Event::Replied(7, ..)]));
     refused(&mut world, "it may have more to say");
     let _asked = world.nodes[old].session.has_arrived();
     world.settle();

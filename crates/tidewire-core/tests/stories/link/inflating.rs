@@ -18,7 +18,6 @@ fn a_broken_payload_fails_its_call_and_nothing_else() {
         let flags = Flags::NORMAL.with_compressed(true);
         let head = CallHead { subject: "svc", ..CallHead::default() };
         world.nodes[caller].session.call(&head, flags, payload[..].into(), 1).unwrap();
-        world.settle();
         let (_, code, said) = failure(&mut world, caller);
         assert_eq!(code, ErrorCode::WireError);
         assert!(said.contains(problem) && said.contains("lz4"), "{said}, not {problem}");
@@ -30,7 +29,6 @@ fn a_broken_payload_fails_its_call_and_nothing_else() {
             let mut frame = Vec::new();
             wire::write(&mut frame, kind, flags.with_answer(true), call.id, |_| Ok(()), &payload).unwrap();
             world.inject(callee, &frame);
-            world.settle();
             let (_, code, said) = failure(&mut world, caller);
             assert_eq!(code, ErrorCode::WireError);
             assert!(said.contains(problem), "{said}, not {problem}");

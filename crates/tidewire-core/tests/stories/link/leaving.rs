@@ -41,8 +41,7 @@ fn announcements_after_a_list_request_are_not_in_its_answer() {
     world.settle();
     assert!(!world.nodes[callee].session.has_arrived(), "it is on its way");
     world.nodes[callee].up.paused = false;
-    world.settle();
-    assert!(matches!(world.events(caller)[..], [Event::Replied(..)]));
+    assert!(matches!(world.settled(caller)[..], [Event::Replied(..)]));
     assert!(world.nodes[callee].session.has_arrived());
 }
 

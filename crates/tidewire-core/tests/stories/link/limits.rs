@@ -89,7 +89,6 @@ fn a_node_has_as_many_subscriptions_as_its_token_says() {
     }
     let head = SubscribeHead { queue: "", pattern: "three" };
     world.nodes[ann].session.subscribe(&head, &[], 7).unwrap();
-    world.settle();
     let (tag, code, text) = failure(&mut world, ann);
     assert_eq!((tag, code), (7, ErrorCode::LimitExceeded));
     assert_eq!(text, "link_subscriptions=2 of the token is exceeded: end another one first");
@@ -167,7 +166,6 @@ fn as_much_waits_for_a_node_as_its_token_says() {
     let dropped = world.hub.counts().dropped;
     assert!((15..25).contains(&dropped), "{dropped} dropped: a mebibyte waits for ann, and all of it for root");
     world.call(sender, "svc", &filled(50_000, 0), 1);
-    world.settle();
     let (_, code, text) = failure(&mut world, sender);
     assert_eq!(code, ErrorCode::Overloaded);
     assert!(
@@ -184,7 +182,6 @@ fn a_token_never_allows_more_than_its_hub() {
     let ann = world.join_with(&greeting("a", "few"));
     world.subscribe(ann, "one", "");
     world.nodes[ann].session.subscribe(&SubscribeHead { queue: "", pattern: "two" }, &[], 7).unwrap();
-    world.settle();
     let (_, _, text) = failure(&mut world, ann);
     assert!(text.starts_with("link_subscriptions=1 is exceeded"), "{text}");
     assert!(world.nodes[ann].link.is_some(), "the link stays");

@@ -130,8 +130,7 @@ fn a_call_that_is_cancelled_before_its_payload_lies_there_leaves_nothing() {
             let laid = world.shelf.lay(&filled(MIB, 1));
             world.nodes[caller].session.out.lay(to_lay.id, to_lay.answer, Some(laid));
         }
-        world.settle();
-        assert!(world.events(callee).is_empty(), "the hub was told of nothing that it could pass on");
+        assert!(world.settled(callee).is_empty(), "the hub was told of nothing that it could pass on");
         assert_eq!(world.shelf.counts().0, 0);
         nothing_is_left(&world);
     }
@@ -211,7 +210,6 @@ fn a_payload_that_is_too_long_for_its_receiver_is_refused_and_its_place_is_free(
     let callee = world.join_with(&Greeting { payload_bytes: 100_000, ..sharing("callee") });
     world.subscribe(callee, "svc", "");
     world.call(caller, "svc", &filled(100_001, 1), 1);
-    world.settle();
     let (tag, code, text) = failure(&mut world, caller);
     assert_eq!((tag, code), (1, ErrorCode::PayloadTooLarge), "{text}");
     assert_eq!(world.shelf.counts().0, 0);
@@ -272,7 +270,6 @@ fn a_node_that_breaks_the_rules_of_shared_memory_is_closed_and_told_why() {
         let Some(Fault::Told { text, .. }) = &world.nodes[callee].fault else { panic!("{expected}: it is told") };
         assert!(text.contains(expected), "{expected}: {text}");
         world.nodes[caller].down.paused = false;
-        world.settle();
         assert_eq!(failure(&mut world, caller).1, ErrorCode::LinkLost, "{expected}");
     }
 }

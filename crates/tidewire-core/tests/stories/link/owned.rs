@@ -32,7 +32,6 @@ fn subjects_of_a_node_reach_it_alone_under_every_token() {
     world.subscribe(root, "*.2.>", "group");
     // Nobody is there yet, and nobody else is asked.
     world.call(bob, "$node.2.key.call", b"early", 1);
-    world.settle();
     assert_eq!(failure(&mut world, bob).1, ErrorCode::NoResponders);
 
     world.subscribe(ann, "$node.2.>", "");
@@ -40,8 +39,7 @@ fn subjects_of_a_node_reach_it_alone_under_every_token() {
     let call = world.settled_call(ann);
     assert_eq!(CallHead::parse(call.head()).unwrap().origin, 3, "the owner knows who calls");
     world.nodes[ann].session.reply(call.id, Flags::NORMAL, b"done"[..].into()).unwrap();
-    world.settle();
-    assert!(matches!(world.events(bob)[..], [Event::Replied(2, _)]));
+    assert!(matches!(world.settled(bob)[..], [Event::Replied(2, _)]));
 
     world.publish(root, lane(2), "$node.2.key.call", b"nobody may");
     world.settle();
@@ -61,7 +59,6 @@ fn nobody_subscribes_to_what_belongs_to_another() {
         (ann, "$node.22.>", ""),
     ] {
         world.nodes[node].session.subscribe(&SubscribeHead { queue, pattern }, &[], 1).unwrap();
-        world.settle();
         let (_, code, text) = failure(&mut world, node);
         assert_eq!(code, ErrorCode::Unauthorized, "{pattern}");
         assert!(text.contains("$node."), "{text}");

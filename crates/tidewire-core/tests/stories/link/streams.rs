@@ -38,8 +38,7 @@ fn a_stream_of_input_comes_in_order_and_ends() {
     let id = world.call(caller, "svc", b"", 1);
     let call = world.settled_call(callee);
     world.nodes[callee].session.want_input(call.id, 3);
-    world.settle();
-    assert!(matches!(world.events(caller)[..], [Event::Credited(1, 3)]));
+    assert!(matches!(world.settled(caller)[..], [Event::Credited(1, 3)]));
 
     let session = &mut world.nodes[caller].session;
     session.item(id, Flags::URGENT, filled(3_000_000, 1)[..].into()).unwrap();
@@ -53,8 +52,7 @@ fn a_stream_of_input_comes_in_order_and_ends() {
     assert!(matches!(events.next(), Some(Event::InputOver(ended)) if ended == call.id));
 
     world.nodes[callee].session.reply(call.id, Flags::NORMAL, b"done"[..].into()).unwrap();
-    world.settle();
-    assert!(matches!(world.events(caller)[..], [Event::Replied(1, _)]));
+    assert!(matches!(world.settled(caller)[..], [Event::Replied(1, _)]));
     let sent = world.nodes[caller].session.item(id, Flags::NORMAL, b"late"[..].into());
     assert_eq!(sent, Err(Refused::Over));
     nothing_is_left(&world);
@@ -87,8 +85,7 @@ fn a_reader_that_takes_no_more_items_hears_of_the_end() {
         let session = &mut world.nodes[callee].session;
         session.answer_item(call.id, Flags::NORMAL, b"on its way"[..].into()).unwrap();
         session.answer_over(call.id);
-        world.settle();
-        assert!(matches!(world.events(caller)[..], [Event::Item(1, _), Event::Over(1)]));
+        assert!(matches!(world.settled(caller)[..], [Event::Item(1, _), Event::Over(1)]));
         nothing_is_left(&world);
     }
 }
@@ -179,7 +176,6 @@ fn a_caller_that_cancels_a_long_answer_frees_it_at_the_callee() {
     world.settle();
     assert_eq!(world.nodes[callee].session.out.bytes(), 0);
     world.nodes[caller].down.paused = false;
-    world.settle();
-    assert!(world.events(caller).is_empty());
+    assert!(world.settled(caller).is_empty());
     nothing_is_left(&world);
 }

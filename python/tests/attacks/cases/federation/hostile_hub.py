@@ -41,6 +41,8 @@ ITEM = 17
 MEMORY_MIB = 64
 """One list of services, of which the hub keeps the shared ones."""
 _SERVICES = 5_000
+_SLOTS = 64
+"""Calls of the flood that are open at once."""
 _SUBJECTS = ("svc.bank.real.pay", "svc.bank.pay", "svc.vault.pay", "agent.boss", "$hub.services", "$node.1.x", "news.a")
 
 
@@ -53,8 +55,8 @@ def attack(target: Target) -> None:
 
 def _serve(link: Raw) -> None:
     subscriptions: dict[str, int] = {}
-    slots: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for slot in range(64):
+    slots: queue.Queue[int] = queue.Queue(_SLOTS)
+    for slot in range(_SLOTS):
         slots.put(1 << 32 | slot)
     listed = _list(_SERVICES)
     while (came := link.receive()) is not None:
@@ -90,7 +92,7 @@ def _entry(service: str) -> bytes:
     return texts + struct.pack("<II", 0, len(says)) + says
 
 
-def _flood(link: Raw, subscriptions: dict[str, int], slots: queue.SimpleQueue[int]) -> None:
+def _flood(link: Raw, subscriptions: dict[str, int], slots: queue.Queue[int]) -> None:
     with contextlib.suppress(OSError):
         for number in itertools.count(1):
             entry = _entry(f"more-{number}")

@@ -468,9 +468,9 @@ pub fn pair(seed: u64) -> (World, usize, usize) {
     (world, caller, callee)
 }
 
-/// The one call that has failed at a node, and nothing else has happened there.
+/// Settles, and takes the one call that has failed at a node; nothing else has happened there.
 pub fn failure(world: &mut World, node: usize) -> (u32, ErrorCode, String) {
-    let events = world.events(node);
+    let events = world.settled(node);
     let [Event::Failed(tag, number, message)] = &events[..] else { panic!("one failure was expected: {events:?}") };
     let text = String::from_utf8(message.payload().to_vec()).unwrap();
     (*tag, ErrorCode::from_number(*number).unwrap(), text)
