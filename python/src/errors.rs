@@ -128,13 +128,15 @@ pub fn spawn(py: Python<'_>, failure: &SpawnError) -> PyErr {
     error(py, name, &failure.to_string(), &fields)
 }
 
+/// True for an exception of the class `name` of `tidewire.errors`.
+pub fn is(py: Python<'_>, error: &PyErr, name: &str) -> bool {
+    let class = PyModule::import(py, "tidewire.errors").and_then(|errors| errors.getattr(name));
+    class.is_ok_and(|class| error.is_instance(py, &class))
+}
+
 /// True for an error by which a hub refuses a subscription.
 pub fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
-    let is = |name: &str| {
-        let class = PyModule::import(py, "tidewire.errors").and_then(|errors| errors.getattr(name));
-        class.is_ok_and(|class| error.is_instance(py, &class))
-    };
-    ["Unauthorized", "LimitExceeded", "NameTaken", "InvalidSubject"].into_iter().any(is)
+    ["Unauthorized", "LimitExceeded", "NameTaken", "InvalidSubject"].into_iter().any(|name| is(py, error, name))
 }
 
 pub fn subscribe(py: Python<'_>, failure: &SubscribeError) -> PyErr {

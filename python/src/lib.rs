@@ -30,6 +30,8 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<services::admission::Admission>()?;
     module.add_class::<services::retry::Retry>()?;
     module.add_class::<services::call_counters::CallCounters>()?;
+    module.add_class::<services::thread_workers::ThreadWorkers>()?;
+    module.add_class::<services::thread_workers::WorkerCall>()?;
     module.add_class::<actors::timer::Timer>()?;
     module.add_class::<actors::subscription::Subscription>()?;
     module.add_class::<actors::bridge::Bridge>()?;

@@ -68,7 +68,9 @@ __all__ = [
     "StreamReader",
     "StreamWorker",
     "Subscription",
+    "ThreadWorkers",
     "Timer",
+    "WorkerCall",
     "__version__",
     "advance_clock",
     "agent_subject",
@@ -191,6 +193,25 @@ class Admission:
     def __new__(cls, running_max: int, waiting_max: int) -> Admission: ...
     def enter(self, one: object, priority: str) -> bool: ...
     def leave(self, one: object) -> Any: ...
+
+@final
+class ThreadWorkers:
+    """The actors that run the plain functions of one instance."""
+
+    @property
+    def actors(self) -> list[ActorRef]: ...
+    def __new__(cls, spawn: Callable[[], ActorRef], calls: int, waiting: int) -> ThreadWorkers: ...
+    def ask(self, work: Callable[[], Any], timeout: float | None, priority: str) -> tuple[Pending, WorkerCall]: ...
+    def tell(self, work: Callable[[], Any], priority: str) -> None: ...
+    def close(self) -> None: ...
+    def end(self) -> None: ...
+
+@final
+class WorkerCall:
+    """Something to run by a thread worker."""
+
+    def run(self) -> Any: ...
+    def over(self) -> None: ...
 
 @final
 class Balancer:
@@ -658,6 +679,7 @@ class InstanceEndpoint:
         methods: dict[str, tuple[Any, bool]],
         values: ActorRef,
         streams: ActorRef,
+        workers: ThreadWorkers | None,
         lends: bool,
     ) -> None: ...
 

@@ -211,7 +211,7 @@ impl ActorRef {
         signature = (message, timeout = TimeoutArgument::Usual, priority = None),
         text_signature = "($self, message, timeout=30.0, priority=None)"
     )]
-    fn ask(
+    pub fn ask(
         &self,
         py: Python<'_>,
         message: Py<PyAny>,

@@ -42,14 +42,26 @@ const ORIGIN: &str = "tw-origin";
 struct CallDetails {
     /// The head, which was checked when it came in.
     head: Vec<u8>,
+    subject: Box<str>,
+    origin: u32,
+    credit: u32,
+    is_public: bool,
     from: Arc<Named>,
     lane: usize,
 }
 
 impl CallDetails {
     fn of(call: &Call) -> Self {
-        let (head, from) = (call.message.head().to_vec(), Arc::clone(&call.from));
-        Self { head, from, lane: call.message.flags.lane() }
+        let CallHead { origin, credit, subject, fields, .. } = call.head();
+        Self {
+            head: call.message.head().to_vec(),
+            subject: subject.into(),
+            origin,
+            credit,
+            is_public: fields.text(ORIGIN) == Some("public"),
+            from: Arc::clone(&call.from),
+            lane: call.message.flags.lane(),
+        }
     }
 
     fn head(&self) -> CallHead<'_> {
@@ -58,10 +70,6 @@ impl CallDetails {
 
     fn user(&self) -> &str {
         self.head().fields.text(USER).unwrap_or(&self.from.user)
-    }
-
-    fn is_public(&self) -> bool {
-        self.head().fields.text(ORIGIN) == Some("public")
     }
 }
 
@@ -105,7 +113,7 @@ impl RemoteCall {
 
     /// The called method, which is the last token of the subject, and its lane.
     pub fn about(&self) -> (&str, usize) {
-        let subject = self.about.head().subject;
+        let subject = self.subject();
         let method = subject.rsplit_once('.').map_or(subject, |(_, method)| method);
         (method, self.about.lane)
     }
@@ -197,7 +205,7 @@ impl RemoteCall {
     /// The called subject.
     #[getter]
     pub fn subject(&self) -> &str {
-        self.about.head().subject
+        &self.about.subject
     }
 
     /// The name of the node that called.
@@ -209,7 +217,7 @@ impl RemoteCall {
     /// The number of the link of that node.
     #[getter]
     fn origin(&self) -> u32 {
-        self.about.head().origin
+        self.about.origin
     }
 
     /// The user on whose behalf it is made: whose token the caller gave to the gateway of the hub,
@@ -240,7 +248,7 @@ impl RemoteCall {
     /// True for a caller that reads a stream: it has given credit for items.
     #[getter]
     pub fn reads_items(&self) -> bool {
-        self.about.head().credit > 0
+        self.about.credit > 0
     }
 
     /// True once the caller has gone.
@@ -259,12 +267,12 @@ impl RemoteCall {
     /// All that there is to know of it: subject, value, seconds left, headers, priority, node, user
     /// and origin.
     fn opened<'py>(&self, py: Python<'py>) -> PyResult<DecodedMessage<'py>> {
-        let (value, head) = (self.decoded(py)?, self.about.head());
+        let value = self.decoded(py)?;
         Ok((
-            PyString::new(py, head.subject),
+            PyString::new(py, self.subject()),
             value,
             self.left(),
-            headers(py, &head.fields)?,
+            self.headers(py)?,
             PyString::intern(py, self.priority()),
             PyString::new(py, self.node()),
             PyString::new(py, self.user()),
@@ -377,7 +385,7 @@ impl RemoteCall {
 impl RemoteCall {
     /// True for a call that came over HTTP.
     pub fn is_public(&self) -> bool {
-        self.about.is_public()
+        self.about.is_public
     }
 
     /// Sends an item, if the link has capacity for it. Otherwise the exchange is notified once

@@ -13,6 +13,7 @@ use crate::interpreter::once::{Once, intern};
 use crate::interpreter::steps::{Step, is_coroutine, step, steps_of};
 use crate::link::inbound::RemoteCall;
 use crate::link::instance_endpoint::{InstanceEndpoint, Method};
+use crate::services::thread_workers::WorkerSlot;
 
 /// Call of another node in progress at its instance: the counterpart of `InboundCall` of
 /// `tidewire.services.instances.inbound_call`.
@@ -30,8 +31,8 @@ pub struct InboundCallRun {
 struct State {
     /// Arguments of the method, until it is called.
     args: Option<Py<PyTuple>>,
-    /// The concurrency permit of a plain function, and the watch of its deadline, until it is over.
-    until_over: Option<PerProcessOwned<(Option<ConcurrencyPermit>, Option<Watch>)>>,
+    /// Resources of a plain function, until it is over.
+    until_over: Option<PerProcessOwned<ThreadResources>>,
     began: Option<Instant>,
     steps: Option<Py<PyIterator>>,
     /// The context of the handler. Variables that the handler sets end with the call.
@@ -48,17 +49,20 @@ struct State {
 /// The start of a call.
 pub enum CallStart {
     With(Py<PyTuple>),
-    /// A worker thread reads the arguments. It has this concurrency permit, unless the worker
-    /// threads have their own, and this watch of its deadline.
-    OnThread(Option<ConcurrencyPermit>, Option<Watch>),
+    /// A worker thread reads the arguments.
+    OnThread(ThreadResources),
 }
+
+/// The slot of a plain function at a worker thread, its concurrency permit, unless the worker
+/// threads have their own, and the watch of its deadline.
+pub type ThreadResources = (WorkerSlot, Option<ConcurrencyPermit>, Option<Watch>);
 
 impl InboundCallRun {
     pub fn new(gate: Py<InstanceEndpoint>, call: Py<RemoteCall>, method: Method, start: CallStart) -> Self {
         let state = match start {
             CallStart::With(args) => State { args: Some(args), ..State::default() },
-            CallStart::OnThread(place, watch) => {
-                State { until_over: Some(PerProcessOwned::new((place, watch))), ..State::default() }
+            CallStart::OnThread(resources) => {
+                State { until_over: Some(PerProcessOwned::new(resources)), ..State::default() }
             }
         };
         Self {

@@ -20,6 +20,7 @@ use crate::interpreter::steps::Steps;
 use crate::link::inbound::RemoteCall;
 use crate::link::inbound_call_run::{CallStart, InboundCallRun};
 use crate::services::call_counters::CallCounters;
+use crate::services::thread_workers::ThreadWorkers;
 
 /// The lanes of a mailbox, in the order of those of a link.
 const PRIORITIES: [Priority; 4] = [Priority::Urgent, Priority::High, Priority::Normal, Priority::Low];
@@ -48,6 +49,8 @@ struct RemoteAccess {
     /// The actors that take calls which give one value, and streams.
     values: Py<ActorRef>,
     streams: Py<ActorRef>,
+    /// Run plain functions, if there are any among the methods.
+    workers: Option<Py<ThreadWorkers>>,
     /// True if calls on worker threads use the concurrency permits of `values`. Otherwise the
     /// worker threads have their own.
     lends: bool,
@@ -181,8 +184,8 @@ impl InstanceEndpoint {
     }
 
     /// Lets other nodes call `methods`, by name, each with true if clients over HTTP may call it,
-    /// too. `values` and `streams` are the actors that take the calls. With `lends`, calls on
-    /// worker threads use the concurrency permits of `values`.
+    /// too. `values` and `streams` are the actors that take the calls, and `workers` run plain
+    /// functions. With `lends`, these use the concurrency permits of `values`.
     #[allow(clippy::too_many_arguments)]
     fn open(
         &self,
@@ -192,6 +195,7 @@ impl InstanceEndpoint {
         methods: HashMap<String, (Bound<'_, PyAny>, bool)>,
         values: Py<ActorRef>,
         streams: Py<ActorRef>,
+        workers: Option<Py<ThreadWorkers>>,
         lends: bool,
     ) -> PyResult<()> {
         let methods = methods.into_iter().map(|(name, (bound, public))| {
@@ -199,7 +203,7 @@ impl InstanceEndpoint {
             Ok((name, Method::of(&bound, public, title)?))
         });
         let methods = methods.collect::<PyResult<_>>()?;
-        self.opened.set(py, RemoteAccess { service_endpoint, methods, values, streams, lends });
+        self.opened.set(py, RemoteAccess { service_endpoint, methods, values, streams, workers, lends });
         Ok(())
     }
 
@@ -208,6 +212,7 @@ impl InstanceEndpoint {
         visit.call(&self.calls)?;
         let Some(opened) = self.opened.seen() else { return Ok(()) };
         visit.call(&opened.service_endpoint)?;
+        visit.call(opened.workers.as_ref())?;
         // Methods are shared with the calls in progress.
         if opened.methods.values().all(|method| Arc::strong_count(&method.0) == 1) {
             for method in opened.methods.values() {
@@ -277,13 +282,24 @@ impl InstanceEndpoint {
         {
             let handling =
                 |args| InboundCallRun::new(this.clone().unbind(), call.clone().unbind(), method.clone(), args);
-            if !method.is_coroutine() {
-                let opened = gate.opened(py)?;
-                let place = opened.lends.then(lend);
-                let watch = remote.watch(&opened.values.get().inner.cell().engine());
-                let handling = Py::new(py, handling(CallStart::OnThread(place, watch)))?;
-                remote.cancels(py, handling.clone_ref(py))?;
-                opened.service_endpoint.bind(py).call_method1(intern!(py, "_hand"), (handling,))?;
+            let opened = gate.opened(py)?;
+            if let (false, Some(workers)) = (method.is_coroutine(), &opened.workers) {
+                let make = |slot| {
+                    let place = opened.lends.then(lend);
+                    let watch = remote.watch(&opened.values.get().inner.cell().engine());
+                    let handling = Py::new(py, handling(CallStart::OnThread((slot, place, watch))))?;
+                    remote.cancels(py, handling.clone_ref(py))?;
+                    Ok(handling.into_any())
+                };
+                if let Err(error) = workers.get().send(py, make, PRIORITIES[remote.about().1], true) {
+                    let code = match () {
+                        () if errors::is(py, &error, "MailboxFull") => ErrorCode::Overloaded,
+                        // Nothing of it has begun, so that another instance can have it.
+                        () if errors::is(py, &error, "ActorStopped") => ErrorCode::NoResponders,
+                        () => return Err(error),
+                    };
+                    remote.refuse(py, code.number(), &error.value(py).to_string());
+                }
                 return Ok(None);
             }
             if let Ok(value) = remote.decoded(py)

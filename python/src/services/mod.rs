@@ -1,4 +1,5 @@
-//! State machines of services for Python: balancer, retry policy, admission and export tables.
+//! State machines of services for Python: balancer, retry policy, admission, export tables and
+//! thread workers.
 
 pub mod admission;
 pub mod balancer;
@@ -7,3 +8,4 @@ pub mod call_durations;
 pub mod exports;
 pub mod imports;
 pub mod retry;
+pub mod thread_workers;

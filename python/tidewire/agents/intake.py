@@ -18,8 +18,8 @@ from tidewire.agents.message import Message
 from tidewire.errors import InvalidArgument, LeaseLost, Unhandled
 
 if TYPE_CHECKING:
+    from tidewire._binding import ThreadWorkers
     from tidewire.agents.durable import Durable
-    from tidewire.services.instances.thread_workers import ThreadWorkers
 
 
 def plan(

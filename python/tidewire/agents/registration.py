@@ -17,10 +17,9 @@ from tidewire.agents.retry import Retry
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tidewire._binding import Context
+    from tidewire._binding import Context, ThreadWorkers
     from tidewire.agents.durable import Durable, Mode
     from tidewire.node import Node
-    from tidewire.services.instances.thread_workers import ThreadWorkers
     from tidewire.supervision import Mailbox, Supervision
 
 _numbers = itertools.count(1)
@@ -118,9 +117,9 @@ def _durable(
 
 def _workers(agent_state: AgentState, concurrency: int, dispatcher: str) -> ThreadWorkers:
     from tidewire.services.instances.concurrency_limits import ConcurrencyLimits
-    from tidewire.services.instances.thread_workers import ThreadWorkers
+    from tidewire.services.instances.thread_workers import spawn_workers
 
-    return ThreadWorkers(agent_state.node, ConcurrencyLimits(concurrency, 0, 0, 1), dispatcher, agent_state.ref)
+    return spawn_workers(agent_state.node, ConcurrencyLimits(concurrency, 0, 0, 1), dispatcher, agent_state.ref)
 
 
 def enter(agent: Agent, agent_state: AgentState, table: handlers.Table) -> None:

@@ -7,12 +7,12 @@ import functools
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidewire._binding import RemoteCall, RemoteMessage
+from tidewire._binding import InboundCallRun, RemoteCall, RemoteMessage
 from tidewire._handlers import Plan
 from tidewire._limits import CONCURRENCY
 from tidewire._log import log
 from tidewire._node.actors import Options
-from tidewire.errors import ActorStopped, InvalidArgument, MailboxFull
+from tidewire.errors import InvalidArgument, MailboxFull
 from tidewire.links.call_channel import CallChannel
 from tidewire.links.remote import TRACE
 from tidewire.services.caller.local import open_stream
@@ -21,14 +21,13 @@ from tidewire.services.contract.methods import Bound
 from tidewire.services.instance_transport import Request
 from tidewire.services.instances.inbound_call import Failure, InboundCall
 from tidewire.services.instances.stream_writer import TaskWriter
-from tidewire.services.instances.thread_workers import WorkerCall
 from tidewire.supervision import Mailbox
 from tidewire.values.records import FieldMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidewire._binding import ActorRef, InboundCallRun
+    from tidewire._binding import ActorRef
     from tidewire.services.instances.instance import ServiceInstance
 
 _R = TypeVar("_R", bound=Request)
@@ -58,7 +57,8 @@ class ServiceEndpoint:
         self._streams = self._spawn(self.actor, host.capacity.streams) if host.streams_any else self.actor
         public = host.admitted("public")
         methods = {name: (method, name in public) for name, method in host.admitted("private").items()}
-        self.gate.open(self, host.info.name, methods, self.actor, self._streams, host.values is not None)
+        lends = host.values is not None
+        self.gate.open(self, host.info.name, methods, self.actor, self._streams, host.workers, lends)
 
     def _spawn(self, parent: ActorRef | None, places: int) -> ActorRef:
         """Return an actor for calls that the host lets run, or wait: so it takes all of both, and
@@ -111,17 +111,6 @@ class ServiceEndpoint:
         except BaseException as error:  # noqa: BLE001
             fail(call, error)
 
-    def _hand(self, handling: InboundCallRun) -> None:
-        """Have a thread worker run a plain function that answers by itself. The gate calls this."""
-        call = handling.call
-        try:
-            self._host.hand(call, handling.run)
-        except MailboxFull as full:
-            call.refuse(OVERLOADED, str(full))
-        except ActorStopped as stopped:
-            # Nothing of it has begun, so that another instance can have it.
-            call.refuse(_NO_RESPONDERS, str(stopped))
-
     def _run(self, call: RemoteCall) -> None:
         """Run a plain function whose arguments need a closer look, on a thread worker."""
         try:
@@ -145,7 +134,7 @@ class ServiceEndpoint:
         have them.
         """
         for message in messages:
-            call = message.call if isinstance(message, WorkerCall) else message
+            call = message.call if isinstance(message, InboundCallRun) else message
             if isinstance(call, RemoteCall):
                 call.refuse(
                     _NO_RESPONDERS, f"{self._host.info.name}: the instance has stopped: call another, or serve it again"

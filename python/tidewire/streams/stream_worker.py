@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire.services.instances.concurrency_limits import ConcurrencyLimits
 from tidewire.services.instances.inbound_call import Failure, InboundCall
-from tidewire.services.instances.thread_workers import ThreadWorkers
+from tidewire.services.instances.thread_workers import spawn_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ class StreamWorker(ABC):
         self._threads = (
             None
             if bound.coroutine
-            else ThreadWorkers(host.node, ConcurrencyLimits(concurrency, 0, 0, 1), dispatcher, None)
+            else spawn_workers(host.node, ConcurrencyLimits(concurrency, 0, 0, 1), dispatcher, None)
         )
         self._core: Core | None = None
         self._serving: asyncio.Task[None] | None = None

@@ -10,10 +10,9 @@ from tidewire.services.instance_transport import Refused
 from tidewire.services.instances.inbound_call import Failure, InboundCall
 
 if TYPE_CHECKING:
-    from tidewire._binding import Pending
+    from tidewire._binding import Pending, WorkerCall
     from tidewire._runtime.steps import Steps
     from tidewire.services.instances.instance import ServiceInstance
-    from tidewire.services.instances.thread_workers import WorkerCall
 
 
 class LocalReply(Procedure[Any]):

@@ -24,11 +24,11 @@ from tidewire.services.instances.context import CallContext
 from tidewire.services.instances.inbound_call import AnyRunning, Failure, InboundCall
 from tidewire.services.instances.outcome import error_for_caller
 from tidewire.services.instances.stream_writer import StreamWriter, write
-from tidewire.services.instances.thread_workers import ThreadWorkers
+from tidewire.services.instances.thread_workers import spawn_workers
 from tidewire.supervision import Mailbox
 
 if TYPE_CHECKING:
-    from tidewire._binding import ActorRef, RemoteCall
+    from tidewire._binding import ActorRef, ThreadWorkers
     from tidewire.node import Node
     from tidewire.services.instance_transport import Request
 
@@ -51,6 +51,7 @@ class ServiceInstance:
         values: The actor that lets calls begin, if there are coroutines among the methods. It
             has the places of all calls; plain functions then run on the thread workers, each in the
             place of its call. Without coroutines the thread workers have the places.
+        workers: The actors that run plain functions, if there are any among the methods.
         streams: The actor that writes streams of coroutines, if it has any.
         admission: Where streams wait for others to end.
         streams_any: True if some of its methods give streams.
@@ -78,15 +79,15 @@ class ServiceInstance:
         self.stopping = False
         self.values = self.streams = None
         self.gate = InstanceEndpoint(self.receive, self.instance, self.counters, self.calls)
-        self._workers: ThreadWorkers | None = None
+        self.workers: ThreadWorkers | None = None
         self._stream_workers: ThreadWorkers | None = None
         if (True, False) in kinds:
             self.values = self._spawn(self.gate, capacity.mailbox, capacity.calls)
         if (False, False) in kinds:
-            self._workers = ThreadWorkers(node, capacity, dispatcher, self.values, info.name)
+            self.workers = spawn_workers(node, capacity, dispatcher, self.values, info.name)
         if (False, True) in kinds:
             # A call that blocks must not hold up a stream.
-            self._stream_workers = ThreadWorkers(
+            self._stream_workers = spawn_workers(
                 node, dataclasses.replace(capacity, calls=capacity.streams), dispatcher, self.values, info.name
             )
         if (True, True) in kinds:
@@ -98,12 +99,6 @@ class ServiceInstance:
         return {(method.coroutine, method.streams) for method in methods.values()}
 
     @property
-    def workers(self) -> ThreadWorkers:
-        """The actors that run plain functions."""
-        assert self._workers is not None
-        return self._workers
-
-    @property
     def stream_crew(self) -> ThreadWorkers:
         """The actors that run plain generators."""
         assert self._stream_workers is not None
@@ -111,7 +106,7 @@ class ServiceInstance:
 
     @property
     def _worker_groups(self) -> list[ThreadWorkers]:
-        return [workers for workers in (self._workers, self._stream_workers) if workers is not None]
+        return [workers for workers in (self.workers, self._stream_workers) if workers is not None]
 
     def close(self) -> list[ActorRef]:
         """Make no more actors, and return those to stop, but those of events: the others end with
@@ -176,20 +171,12 @@ class ServiceInstance:
             ActorStopped: if the service is stopping.
             MailboxFull: if too many wait.
         """
+        assert self.workers is not None
         try:
             pending, job = self.workers.ask(functools.partial(self.run, running), timeout, running.request.priority)
         except TidewireError as error:
             raise call_error(self, running, error) from None
         return LocalReply(self, pending, running, job)
-
-    def hand(self, call: RemoteCall, work: Callable[[], Any]) -> None:
-        """Have a thread worker run a plain function for another node.
-
-        Raises:
-            ActorStopped: if the service is stopping.
-            MailboxFull: if too many wait.
-        """
-        self.workers.tell(work, call.priority, self.capacity.calls + self.capacity.waiting, call)
 
     async def receive(self, running: InboundCall) -> Any:
         """Run a call of this process, or, for a plain function, have a thread worker run it; the
