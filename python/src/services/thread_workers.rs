@@ -39,7 +39,7 @@ struct State {
     closed: bool,
 }
 
-/// The decision for one job.
+/// The decision for one job, which counts from now on.
 enum Assignment {
     Member(usize),
     /// One more member, if it can be made.
@@ -55,20 +55,24 @@ impl State {
         if self.jobs >= jobs_max {
             return Assignment::Full;
         }
-        match self.free.pop() {
-            Some(member) => Assignment::Member(member),
-            None if self.closed => Assignment::Closed,
-            None if self.members.len() + self.spawning < members_max => {
-                self.spawning += 1;
-                Assignment::Spawn
-            }
-            None => Assignment::Member(self.next_busy()),
+        if self.free.is_empty() && self.closed {
+            return Assignment::Closed;
         }
+        self.jobs += 1;
+        if self.free.is_empty() && self.members.len() + self.spawning < members_max {
+            self.spawning += 1;
+            return Assignment::Spawn;
+        }
+        Assignment::Member(self.take_member())
     }
 
-    fn next_busy(&mut self) -> usize {
-        self.turn = (self.turn + 1) % self.members.len();
-        self.turn
+    fn take_member(&mut self) -> usize {
+        let member = self.free.pop().unwrap_or_else(|| {
+            self.turn = (self.turn + 1) % self.members.len();
+            self.turn
+        });
+        self.members[member].1 += 1;
+        member
     }
 }
 
@@ -124,35 +128,27 @@ impl ThreadWorkers {
                 return Err(error(py, "MailboxFull", &text, &[]));
             }
         };
-        let mut state = self.state.lock();
-        state.jobs += 1;
-        state.members[member].1 += 1;
-        let actor = state.members[member].0.clone_ref(py);
+        let actor = self.state.lock().members[member].0.clone_ref(py);
         Ok((WorkerSlot { state: Arc::clone(&self.state), member }, actor))
     }
 
     /// Spawns a member, without the lock. None: the workers were closed meanwhile.
     fn add_member(&self, py: Python<'_>) -> PyResult<Option<usize>> {
         let spawned = self.spawn(py);
+        let is_stopping = spawned.as_ref().is_err_and(|failure| errors::is(py, failure, "ActorStopped"));
         let mut state = self.state.lock();
         state.spawning -= 1;
         match spawned {
-            Ok(actor) if state.closed => {
-                drop(state);
-                actor.get().inner.stop_quietly();
-                Ok(None)
+            Ok(actor) if !state.closed => {
+                state.members.push((actor, 1));
+                return Ok(Some(state.members.len() - 1));
             }
-            Ok(actor) => {
-                state.members.push((actor, 0));
-                Ok(Some(state.members.len() - 1))
-            }
-            Err(failure) => {
-                let busy = state.next_busy();
-                drop(state);
-                // Calls that wait while the parent stops go to the actors there are.
-                if errors::is(py, &failure, "ActorStopped") { Ok(Some(busy)) } else { Err(failure) }
-            }
+            // Calls that wait while the parent stops go to the actors there are.
+            Err(_) if is_stopping => return Ok(Some(state.take_member())),
+            _ => state.jobs -= 1,
         }
+        drop(state);
+        spawned.map(|actor| actor.get().inner.stop_quietly()).map(|()| None)
     }
 
     fn spawn(&self, py: Python<'_>) -> PyResult<PyRef<ActorRef>> {

@@ -7,6 +7,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PySlice};
 
 use tidewire_node::raw::PayloadParts;
+use tidewire_proto::blob::{ALIGNMENT, HEADER_BYTES, Layout, gap, header};
 use tidewire_proto::generated::limits;
 
 use crate::errors::error;
@@ -14,7 +15,6 @@ use crate::interpreter::once::intern;
 use crate::interpreter::py_ref::DroppedAttached;
 use crate::values::consumable_buffer::ConsumableBuffer;
 use crate::values::elements::Elements;
-use crate::values::forms::{ALIGNMENT, HEADER_BYTES, MARK, VERSION, gap};
 use crate::values::memory;
 use crate::values::reader::Head;
 
@@ -36,7 +36,7 @@ pub enum Blob {
 impl Blob {
     /// A head with one buffer.
     pub fn of_one(head: &[u8], part: &Bound<'_, PyBytes>) -> Self {
-        let start = header(head, &[part.as_bytes().len()]);
+        let start = header(head, std::iter::once(part.as_bytes().len()));
         Self::Kept(start, DroppedAttached::new(PyBackedBytes::from(part.clone())))
     }
 }
@@ -79,7 +79,7 @@ pub fn join<'py>(
     parts: &[Bound<'py, PyAny>],
     lengths: &[usize],
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let start = header(head, lengths);
+    let start = header(head, lengths.iter().copied());
     let mut at = start.len();
     let start = PyBytes::new(py, &start);
     if let [part] = parts {
@@ -96,20 +96,6 @@ pub fn join<'py>(
     Ok(PyBytes::new(py, b"").call_method1(intern!(py, "join"), (pieces,))?.cast_into()?)
 }
 
-/// The header and the head, up to where the first buffer begins.
-fn header(head: &[u8], lengths: &[usize]) -> Vec<u8> {
-    let mut header = Vec::with_capacity(HEADER_BYTES + 8 * lengths.len() + head.len());
-    header.extend_from_slice(&[MARK, VERSION, 0, 0]);
-    header.extend_from_slice(&(lengths.len() as u32).to_be_bytes());
-    header.extend_from_slice(&(head.len() as u64).to_be_bytes());
-    for length in lengths {
-        header.extend_from_slice(&(*length as u64).to_be_bytes());
-    }
-    header.extend_from_slice(head);
-    header.resize(header.len() + gap(header.len()), 0);
-    header
-}
-
 /// Calls `read` with the head and the buffers of a blob.
 pub fn with_parts<'py, R>(
     data: &Bound<'py, PyAny>,
@@ -121,7 +107,7 @@ pub fn with_parts<'py, R>(
     let view = flat(data)?;
     let start = copied(&view, 0..view.len()?.min(HEADER_BYTES))?;
     let start = copied(&view, 0..Layout::head_end(start.as_bytes(), view.len()?))?;
-    let layout = Layout::of(data.py(), start.as_bytes(), view.len()?)?;
+    let layout = layout(data.py(), start.as_bytes(), view.len()?)?;
     let parts = Parts { memory: BlobMemory::View(&view), ranges: layout.parts, next: 0 };
     read(Head::Kept(&start.as_bytes()[layout.head]), parts)
 }
@@ -132,7 +118,7 @@ pub fn with_parts_of<'py, R>(
     all: &[u8],
     read: impl FnOnce(Head<'_>, Parts<'_, 'py>) -> PyResult<R>,
 ) -> PyResult<R> {
-    let layout = Layout::of(py, all, all.len())?;
+    let layout = layout(py, all, all.len())?;
     let parts = Parts { memory: BlobMemory::Fixed(all), ranges: layout.parts, next: 0 };
     read(Head::Kept(&all[layout.head]), parts)
 }
@@ -144,7 +130,7 @@ pub fn with_own_parts<'py, R>(
     begin: usize,
     read: impl FnOnce(Head<'_>, Parts<'_, 'py>) -> PyResult<R>,
 ) -> PyResult<R> {
-    let Layout { head, parts } = Layout::of(py, &all[begin..], all.len() - begin)?;
+    let Layout { head, parts } = layout(py, &all[begin..], all.len() - begin)?;
     let beside = (all.len() - begin) / BESIDE_PART;
     let main = parts.iter().position(|part| part.len() >= all.len() - begin - beside);
     if let Some(number) = main {
@@ -209,70 +195,9 @@ fn slice<'py>(view: &Bound<'py, PyAny>, range: Range<usize>) -> PyResult<Bound<'
     view.get_item(PySlice::new(view.py(), range.start as isize, range.end as isize, 1))
 }
 
-/// Ranges of the parts of a blob.
-struct Layout {
-    head: Range<usize>,
-    parts: Vec<Range<usize>>,
-}
-
-impl Layout {
-    /// End of the head of a blob with a valid header; never beyond the end of the blob.
-    fn head_end(start: &[u8], length: usize) -> usize {
-        if start.len() < HEADER_BYTES || start[0] != MARK {
-            return length;
-        }
-        let head_bytes = usize::try_from(number(start, 8)).unwrap_or(usize::MAX);
-        table_end(start).saturating_add(head_bytes).min(length)
-    }
-
-    /// Reads the header. `start` holds the blob up to the end of the head, and `length` is that of
-    /// the whole.
-    fn of(py: Python<'_>, start: &[u8], length: usize) -> PyResult<Self> {
-        if start.first() != Some(&MARK) {
-            return Ok(Self { head: 0..length, parts: Vec::new() });
-        }
-        Self::parse(start, length).map_err(|wrong| {
-            error(py, "WireError", &format!("data: {wrong}: give the whole of what encode returned"), &[])
-        })
-    }
-
-    fn parse(start: &[u8], length: usize) -> Result<Self, &'static str> {
-        if start.len() < HEADER_BYTES {
-            return Err("it ends inside of the header");
-        }
-        if start[1..4] != [VERSION, 0, 0] {
-            return Err("it has a version of the form that is not known here");
-        }
-        let table = table_end(start);
-        if table == HEADER_BYTES || table > start.len() {
-            return Err("its number of buffers is wrong");
-        }
-        let head_bytes = usize::try_from(number(start, 8)).unwrap_or(usize::MAX);
-        let end = table.checked_add(head_bytes).filter(|end| *end <= start.len()).ok_or("its head is cut off")?;
-        let parts = parts(&start[HEADER_BYTES..table], end, length)?;
-        Ok(Self { head: table..end, parts })
-    }
-}
-
-fn parts(table: &[u8], head_end: usize, length: usize) -> Result<Vec<Range<usize>>, &'static str> {
-    let mut at = head_end;
-    let mut parts = Vec::with_capacity(table.len() / 8);
-    for offset in (0..table.len()).step_by(8) {
-        let begin = at + gap(at);
-        let bytes = usize::try_from(number(table, offset)).unwrap_or(usize::MAX);
-        at = begin.checked_add(bytes).filter(|end| *end <= length).ok_or("a buffer is cut off")?;
-        parts.push(begin..at);
-    }
-    if at == length { Ok(parts) } else { Err("there are bytes after its end") }
-}
-
-fn table_end(start: &[u8]) -> usize {
-    let count = u32::from_be_bytes([start[4], start[5], start[6], start[7]]);
-    HEADER_BYTES + 8 * count as usize
-}
-
-fn number(bytes: &[u8], at: usize) -> u64 {
-    bytes[at..at + 8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+fn layout(py: Python<'_>, start: &[u8], length: usize) -> PyResult<Layout> {
+    Layout::of(start, length)
+        .map_err(|wrong| error(py, "WireError", &format!("data: {wrong}: give the whole of what encode returned"), &[]))
 }
 
 /// The buffers of a blob, which are taken in order.

@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
 
 use crate::errors::error;
+use crate::values::DEPTH;
 use crate::values::blob::Parts;
-use crate::values::forms::DEPTH;
 use crate::values::hashes::Hashes;
 use crate::values::reader::{Head, Reader};
 use crate::values::{key_cache, memory};

@@ -6,11 +6,11 @@ use pyo3::types::{
     PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyMemoryView, PySet, PyString, PyTuple,
 };
 use pyo3::{PyTypeCheck, PyTypeInfo};
+use tidewire_proto::extension as ext;
 
 use crate::values::blob::{self, Blob};
 use crate::values::failure::{Failure, Reason, WriteResult, shown};
-use crate::values::forms::{DEPTH, INLINE_BYTES, ext};
-use crate::values::writer;
+use crate::values::{DEPTH, INLINE_BYTES, writer};
 
 pub struct Encoder<'a, 'py> {
     pub py: Python<'py>,

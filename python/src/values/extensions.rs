@@ -2,10 +2,10 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyComplex, PyFrozenSet, PySet};
+use tidewire_proto::extension as ext;
 
 use crate::interpreter::once::Once;
 use crate::values::decode::{Decoder, Read};
-use crate::values::forms::ext;
 use crate::values::times;
 
 impl<'a, 'py> Decoder<'a, '_, 'py> {
@@ -59,7 +59,7 @@ impl<'a, 'py> Decoder<'a, '_, 'py> {
             ext::MOMENT => times::read_moment(py, content),
             ext::LOCAL_TIME => times::read_local_time(py, content),
             ext::DATE => times::read_date(py, content),
-            ext::TIME_OF_DAY => times::read_time_of_day(py, content),
+            ext::TIME => times::read_time_of_day(py, content),
             ext::DURATION => times::read_duration(py, content),
             ext::DECIMAL => Builder::Decimal.call(py, (PyBytes::new(py, content),)).map(Some),
             ext::UUID => Builder::Uuid.call(py, (PyBytes::new(py, content),)).map(Some),

@@ -6,7 +6,7 @@ use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::errors::error;
-use crate::values::forms::DEPTH;
+use crate::values::DEPTH;
 
 pub type WriteResult = Result<(), Box<Failure>>;
 

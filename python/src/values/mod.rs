@@ -8,7 +8,6 @@ mod elements;
 mod encode;
 mod extensions;
 mod failure;
-mod forms;
 mod hashes;
 mod key_cache;
 mod memory;
@@ -21,6 +20,7 @@ mod writer;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use tidewire_proto::generated::limits;
 
 use crate::arguments::Name;
 pub use blob::Blob;
@@ -30,11 +30,18 @@ pub use failure::shown;
 use options::{BytesMax, Hook};
 pub use times::{instant, moment};
 
+/// Containers within each other, at most.
+const DEPTH: usize = limits::VALUE_DEPTH.default as usize;
+/// Bytes that are written into the head; more become a buffer.
+const INLINE_BYTES: usize = limits::VALUE_INLINE_BYTES.default as usize;
+/// Most bytes of a blob when the call says nothing.
+const PAYLOAD_BYTES: usize = limits::PAYLOAD_BYTES.default as usize;
+
 /// Writes a value as one blob. The hook is asked for what stands for functions and objects; the
 /// path begins with `name`.
 #[pyfunction]
 #[pyo3(
-    signature = (value, hook = None, bytes_max = BytesMax(forms::PAYLOAD_BYTES), name = Name("value")),
+    signature = (value, hook = None, bytes_max = BytesMax(PAYLOAD_BYTES), name = Name("value")),
     text_signature = "(value, hook=None, bytes_max=268435456, name='value')"
 )]
 pub fn encode_value<'py>(

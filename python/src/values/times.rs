@@ -4,10 +4,10 @@ use pyo3::prelude::*;
 use pyo3::types::{
     PyDate, PyDateAccess, PyDateTime, PyDelta, PyDeltaAccess, PyTime, PyTimeAccess, PyTzInfo, PyTzInfoAccess,
 };
+use tidewire_proto::extension as ext;
 
 use crate::interpreter::once::intern;
 use crate::values::failure::{Failure, WriteResult};
-use crate::values::forms::ext;
 use crate::values::writer::extension;
 
 const SECOND: i64 = 1_000_000;
@@ -58,11 +58,11 @@ pub fn date(out: &mut Vec<u8>, value: &Bound<'_, PyDate>) -> WriteResult {
 pub fn time(out: &mut Vec<u8>, value: &Bound<'_, PyTime>) -> WriteResult {
     let micros = micros_of(value);
     match offset_of(value).map_err(|failure| Failure::raised(value.py(), failure))? {
-        Some(offset) => extension(out, ext::TIME_OF_DAY, &pair(micros, offset)),
+        Some(offset) => extension(out, ext::TIME, &pair(micros, offset)),
         None if value.get_tzinfo().is_some() => {
             return Err(Failure::refused("the zone of this time has no offset without a date: send a datetime"));
         }
-        None => extension(out, ext::TIME_OF_DAY, &micros.to_be_bytes()),
+        None => extension(out, ext::TIME, &micros.to_be_bytes()),
     }
     Ok(())
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyComplex, PyComplexMethods, PyDict, PyMemoryView, PyString, PyTuple};
+use tidewire_proto::extension as ext;
 
 use crate::interpreter::once::{Once, intern};
+use crate::values::INLINE_BYTES;
 use crate::values::encode::Encoder;
 use crate::values::failure::{Failure, Reason, WriteResult, not_data};
-use crate::values::forms::{INLINE_BYTES, ext};
 use crate::values::plans::{Field, Plan, plan_of};
 use crate::values::{times, writer};
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack, overload
 
@@ -193,20 +194,26 @@ class Actors(Base):
     def _spawn_plan(
         self, make: Callable[[], _handlers.Plan], options: Options, parent: ActorRef | None = None
     ) -> ActorRef:
+        return self._spawner(make, options, parent)(name=options.name)
+
+    def _spawner(
+        self, make: Callable[[], _handlers.Plan], options: Options, parent: ActorRef | None
+    ) -> Callable[..., ActorRef]:
+        """Return a function that spawns actors of one plan, each with the argument ``name``."""
         self._check()
         # The options come first: a class whose actor is refused is not called.
         options.check()
-        name, mailbox, dispatcher, concurrency, supervision = options
+        _, mailbox, dispatcher, concurrency, supervision = options
         box = mailbox if isinstance(mailbox, Mailbox) else None if mailbox is None else Mailbox(mailbox)
         plan = make()
         _check_plan(plan, dispatcher, concurrency)
         if plan.coroutine or dispatcher == _LOOP:
             self._ensure_loop()
-        return self._engine.spawn(
+        return functools.partial(
+            self._engine.spawn,
             plan,
             self._self,
             parent,
-            name=name,
             capacity=None if box is None else box.capacity,
             overflow=None if box is None else box.overflow,
             dispatcher=dispatcher,

@@ -2,10 +2,10 @@
 
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, SeqAccess, Visitor};
 use serde::forward_to_deserialize_any;
+use tidewire_proto::extension as ext;
 
 use super::cursor::{Cursor, Token};
 use super::decode_error::DecodeError;
-use super::extensions as ext;
 use super::reader::Reader;
 
 /// Reads the arguments for parameters of these names. A tuple takes all of them in order, any other

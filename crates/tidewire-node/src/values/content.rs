@@ -2,10 +2,10 @@
 
 use serde::de::value::BorrowedBytesDeserializer;
 use serde::de::{DeserializeSeed, EnumAccess, IntoDeserializer, VariantAccess, Visitor};
+use tidewire_proto::extension as ext;
 
 use super::cursor::Cursor;
 use super::decode_error::DecodeError;
-use super::extensions as ext;
 use super::reader::Reader;
 
 /// An extension that is decoded into a [`Value`](super::Value): its number as a variant, and its

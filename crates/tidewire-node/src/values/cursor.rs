@@ -4,11 +4,11 @@
 use std::ops::Range;
 
 use rmp::Marker;
+use tidewire_proto::blob::Layout;
+use tidewire_proto::extension as ext;
 use tidewire_proto::generated::limits;
 
-use super::blob::Layout;
 use super::decode_error::DecodeError;
-use super::extensions as ext;
 
 const CUT: &str = "it ends inside of a value";
 const DEPTH: usize = limits::VALUE_DEPTH.default as usize;
@@ -60,7 +60,8 @@ pub(crate) struct CursorPosition {
 
 impl<'de> Cursor<'de> {
     pub fn new(blob: &'de [u8]) -> Result<Self, DecodeError> {
-        let Layout { head, parts } = Layout::of(blob)?;
+        let layout = Layout::of(blob, blob.len()).map_err(|problem| DecodeError::malformed(problem, 0))?;
+        let Layout { head, parts } = layout;
         Ok(Self { blob, parts, at: head.start, end: head.end, depth: 0, next_part: 0, checked: false })
     }
 

@@ -1,28 +1,8 @@
-//! The extensions of `spec/values.md`: their numbers, and their contents as parts of a [`Value`].
+//! The contents of extensions as parts of a [`Value`].
+
+use tidewire_proto::extension::*;
 
 use super::value::{Array, Value};
-
-pub(crate) const TIMESTAMP: i8 = -1;
-pub(crate) const TUPLE: i8 = 1;
-pub(crate) const SET: i8 = 2;
-pub(crate) const FROZENSET: i8 = 3;
-pub(crate) const BYTEARRAY: i8 = 4;
-pub(crate) const BUFFER: i8 = 5;
-pub(crate) const BYTEARRAY_BUFFER: i8 = 6;
-pub(crate) const MOMENT: i8 = 7;
-pub(crate) const LOCAL_TIME: i8 = 8;
-pub(crate) const DATE: i8 = 9;
-pub(crate) const TIME: i8 = 10;
-pub(crate) const DURATION: i8 = 11;
-pub(crate) const DECIMAL: i8 = 12;
-pub(crate) const UUID: i8 = 13;
-pub(crate) const COMPLEX: i8 = 15;
-pub(crate) const RECORD: i8 = 16;
-pub(crate) const ENUM: i8 = 17;
-pub(crate) const ERROR: i8 = 18;
-pub(crate) const ARRAY: i8 = 19;
-pub(crate) const SCALAR: i8 = 20;
-pub(crate) const REFERENCE: i8 = 21;
 
 /// Error text for a reference where only data is allowed.
 pub(crate) const REFERENCE_IS_NO_VALUE: &str =
@@ -32,11 +12,6 @@ pub(crate) const REFERENCE_IS_NO_VALUE: &str =
 const DAY: i64 = 86_400_000_000;
 /// Days from 1970-01-01 to 0001-01-01, and to the day after 9999-12-31.
 const DAYS: std::ops::Range<i64> = -719_162..2_932_897;
-
-/// True if the content of an extension is a value.
-pub(crate) fn holds_values(code: i8) -> bool {
-    matches!(code, TUPLE | SET | FROZENSET | RECORD | ENUM | ERROR | ARRAY | SCALAR | REFERENCE)
-}
 
 /// Makes a value of an extension, from its content or its bytes.
 pub(crate) fn value_of(code: i8, content: Value) -> Result<Value, &'static str> {

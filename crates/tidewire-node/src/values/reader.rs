@@ -6,11 +6,12 @@ use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, VariantAccess, Visitor,
 };
 use serde::forward_to_deserialize_any;
+use tidewire_proto::extension as ext;
 
 use super::content::Content;
 use super::cursor::{Cursor, Span, Token};
 use super::decode_error::DecodeError;
-use super::extensions as ext;
+use super::extensions::{self, REFERENCE_IS_NO_VALUE};
 use super::references::REFERENCE;
 use super::text;
 use super::value::{VALUE, Value};
@@ -57,7 +58,7 @@ impl<'de> Reader<'_, 'de> {
                 let reference = self.0.take(bytes)?;
                 visitor.visit_borrowed_bytes(self.0.part(reference)?)
             }
-            ext::REFERENCE => Err(DecodeError::unfit(ext::REFERENCE_IS_NO_VALUE)),
+            ext::REFERENCE => Err(DecodeError::unfit(REFERENCE_IS_NO_VALUE)),
             _ => self.other(code, bytes, visitor),
         }
     }
@@ -89,7 +90,7 @@ fn extension_value(cursor: &mut Cursor<'_>, code: i8, bytes: usize) -> Result<Va
     let at = cursor.at();
     let content = Content { cursor, code, bytes };
     let value = content.newtype_variant::<Value>()?;
-    ext::value_of(code, value).map_err(|problem| DecodeError::malformed(problem, at))
+    extensions::value_of(code, value).map_err(|problem| DecodeError::malformed(problem, at))
 }
 
 /// The second of two values: the content of a record or of a member of an enum, after the name of

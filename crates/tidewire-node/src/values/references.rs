@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use serde::ser::{Error as _, Serialize, Serializer};
+use tidewire_proto::extension as ext;
 
 use super::decode_error::coded;
-use super::extensions as ext;
 use super::names::name_of;
 use crate::objects::{KeyedReference, Objects, OutboundReference, ReferenceFields, Target, WireReference};
 

@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor};
 use serde::ser::{Serialize, SerializeSeq, Serializer};
+use tidewire_proto::extension as ext;
 
-use super::extensions as ext;
+use super::extensions::{bytes_of, value_of};
 use super::names::name_of;
 
 /// Newtype name with which a [`Value`] calls its deserializer.
@@ -263,7 +264,7 @@ impl<'de> Visitor<'de> for AnyValue {
     /// An extension: the variant is its number.
     fn visit_enum<A: EnumAccess<'de>>(self, extension: A) -> Result<Value, A::Error> {
         let (code, content) = extension.variant::<i8>()?;
-        ext::value_of(code, content.newtype_variant()?).map_err(serde::de::Error::custom)
+        value_of(code, content.newtype_variant()?).map_err(serde::de::Error::custom)
     }
 }
 
@@ -299,7 +300,7 @@ impl Value {
             }
             Self::Scalar(dtype, data) => to.serialize_newtype_struct(name_of(ext::SCALAR), &Pair(dtype, &Raw(data))),
             other => {
-                let (code, bytes) = ext::bytes_of(other);
+                let (code, bytes) = bytes_of(other);
                 to.serialize_newtype_struct(name_of(code), &Raw(&bytes))
             }
         }

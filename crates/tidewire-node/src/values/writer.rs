@@ -3,12 +3,12 @@
 use rmp::encode as mp;
 use serde::Serialize;
 use serde::ser::Serializer;
+use tidewire_proto::extension as ext;
 use tidewire_proto::generated::limits;
 
 use super::blob::Blob;
 use super::container::Container;
 use super::decode_error::{DecodeError, Kind};
-use super::extensions as ext;
 use super::names::code_of;
 use super::references;
 

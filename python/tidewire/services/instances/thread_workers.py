@@ -38,10 +38,7 @@ def spawn_workers(
     """
     # Cancelled calls stay in a mailbox until their turn: it has to have an end too.
     mailbox = Mailbox(capacity.calls + capacity.waiting + capacity.streams)
-
-    def spawn() -> ActorRef:
-        name = None if title is None else f"worker {next(_numbers)} of {title}"
-        options = Options(name=name, mailbox=mailbox, dispatcher=dispatcher)
-        return node._spawn_plan(lambda: Plan(methodcaller("run"), False, False), options, parent)
-
-    return ThreadWorkers(spawn, capacity.calls, capacity.waiting)
+    options = Options(mailbox=mailbox, dispatcher=dispatcher)
+    spawn = node._spawner(lambda: Plan(methodcaller("run"), False, False), options, parent)
+    names = (None if title is None else f"worker {next(_numbers)} of {title}" for _ in itertools.count())
+    return ThreadWorkers(lambda: spawn(name=next(names)), capacity.calls, capacity.waiting)
