@@ -47,8 +47,7 @@ use lease::{HeldLease, seconds};
 use publisher::{Message, MessageMaker, PublishQueue, StreamPublisher};
 use reader::{Kind as ReaderKind, StreamReader};
 use results::{
-    ack, bucket_info, consumer_info, dead_letter, each, entry, lease_info, nothing, number, pending, raise,
-    stream_info, truth,
+    ack, bucket_info, consumer_info, dead_letter, each, entry, nothing, number, pending, raise, stream_info, truth,
 };
 use stream_worker::{Kind, StreamWorker};
 
@@ -498,13 +497,6 @@ impl StreamHome {
         pending("release", self.home.release(name, fence), truth)
     }
 
-    fn lease_info(&self, name: &str) -> Pending {
-        pending("lease", self.home.lease_info(name), |py, found| match found {
-            Some(found) => lease_info(py, found),
-            None => Ok(py.None()),
-        })
-    }
-
     /// The name of each capability that the storage backend lacks, and the reason.
     fn capabilities(&self) -> Pending {
         let (home, node) = (Arc::clone(&self.home), self.node.as_ref().and_then(PerProcessOwned::mine).cloned());
@@ -517,10 +509,6 @@ impl StreamHome {
             Ok(Capability::ALL.into_iter().filter_map(lacks).collect::<Vec<_>>())
         };
         pending("capabilities", lacks, |py, all| all.into_py_any(py))
-    }
-
-    fn list_leases(&self) -> Pending {
-        pending("leases", self.home.list_leases(), |py, all| each(py, all, lease_info))
     }
 }
 

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use tidewire_backend::home::{
     Ack, BucketInfo, Compact, ConsumerInfo, DeadLetter, Entry, Event, Fault, Full, HomeError, HomeErrorKind,
-    HomeResult, LeaseInfo, Order, StreamInfo,
+    HomeResult, Order, StreamInfo,
 };
 use tidewire_proto::subject::Pattern;
 
@@ -102,10 +102,6 @@ pub(super) fn dead_letter(py: Python<'_>, letter: DeadLetter) -> PyResult<Py<PyA
 pub(super) fn entry(py: Python<'_>, entry: Entry) -> PyResult<Py<PyAny>> {
     let value = entry.value.map(|value| PyBytes::new(py, &value));
     (entry.key.as_str(), value, entry.revision, entry.time_us).into_py_any(py)
-}
-
-pub(super) fn lease_info(py: Python<'_>, info: LeaseInfo) -> PyResult<Py<PyAny>> {
-    (info.name, info.holder, info.fence, info.remaining_us).into_py_any(py)
 }
 
 pub(super) fn texts(patterns: &[Pattern]) -> Vec<&str> {
