@@ -137,6 +137,14 @@ async def test_a_single_read_that_is_cancelled_does_not_end_the_stream(place: st
         assert service.notes == ["closed"]
 
 
+@PLACES
+async def test_a_read_gets_its_item_although_nobody_else_holds_the_stream(place: str) -> None:
+    async with at(place) as (tape, service):
+        assert await anext(tape.count(1_000)) == 0
+        await ended(service)
+        assert service.notes == ["closed"]
+
+
 @pytest.mark.promise("P13.33", "P13.34", "P13.35")
 @PLACES
 @pytest.mark.parametrize("method", ["count", "wait"])
