@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 _S = TypeVar("_S", bound="Service")
 _NONE: tuple[list[str], int, bool] = ([], 0, True)
 """Of arguments that are looked at for each call."""
-_KEPT = ("timeout", "priority")
+_KEPT = frozenset(("timeout", "priority"))
+_SCALARS = frozenset((int, float, str))
 _VARIANTS_MAX = 32
 """Most clients with other options that a client keeps."""
 
@@ -114,8 +115,9 @@ class Client:
             InvalidArgument: if an option is not known, or its value is not allowed.
         """
         # A policy has dice of its own, and headers can be changed by who gave them.
-        keeps = all(name in _KEPT and isinstance(value, (int, float, str)) for name, value in options.items())
-        key = tuple((name, value.__class__, value) for name, value in options.items()) if keeps else None
+        types = tuple(map(type, options.values()))
+        keeps = _KEPT.issuperset(options) and _SCALARS.issuperset(types)
+        key = (*options.items(), *types) if keeps else None
         found = None if key is None else self._variants.get(key)
         if found is None:
             found = Client(self._registry, self._service, self._declared, self._options.changed(options))
