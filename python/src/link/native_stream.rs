@@ -70,9 +70,13 @@ impl NativeStream {
         Ok(stream)
     }
 
-    fn source(&self, py: Python<'_>) -> PyResult<&Source> {
+    /// The source, which is opened now. None: the stream is over.
+    fn source(&self, py: Python<'_>) -> PyResult<Option<&Source>> {
         static STREAM: Once<Py<PyType>> = Once::new();
-        self.source.get_or_try_init(py, || {
+        if self.is_done.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        let open = || {
             Ok(match self.call.open(py)? {
                 Some(stream) => Source::Fast(stream),
                 None => {
@@ -80,7 +84,8 @@ impl NativeStream {
                     Source::Slow(class.call1((self.call.outbound_call(py)?,))?.unbind())
                 }
             })
-        })
+        };
+        self.source.get_or_try_init(py, open).map(Some)
     }
 
     /// The next item. `was_cancelled` is true from the first poll to the outcome.
@@ -90,9 +95,6 @@ impl NativeStream {
         was_cancelled: Arc<AtomicBool>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = this.py();
-        if this.get().is_done.load(Ordering::Acquire) {
-            return ended(py);
-        }
         let read = StreamRead { stream: this.clone().into(), item: stream.stream.item(py)?, was_cancelled };
         Ok(Bound::new(py, Pending::new("item", None, Box::pin(read)))?.into_any())
     }
@@ -120,8 +122,9 @@ impl NativeStream {
     fn __anext__<'py>(this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = this.py();
         match this.get().source(py)? {
-            Source::Fast(stream) => Self::read(this, stream, Arc::default()),
-            Source::Slow(stream) => stream.bind(py).call_method0(intern!(py, "__anext__")),
+            None => ended(py),
+            Some(Source::Fast(stream)) => Self::read(this, stream, Arc::default()),
+            Some(Source::Slow(stream)) => stream.bind(py).call_method0(intern!(py, "__anext__")),
         }
     }
 
@@ -177,8 +180,9 @@ impl StreamLoop {
     fn __anext__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let stream = self.stream.bind(py);
         match stream.get().source(py)? {
-            Source::Fast(open) => NativeStream::read(stream, open, Arc::clone(&self.was_cancelled)),
-            Source::Slow(open) => {
+            None => ended(py),
+            Some(Source::Fast(open)) => NativeStream::read(stream, open, Arc::clone(&self.was_cancelled)),
+            Some(Source::Slow(open)) => {
                 let slow = self.slow.get_or_try_init(py, || open.call_method0(py, intern!(py, "__aiter__")))?;
                 slow.bind(py).call_method0(intern!(py, "__anext__"))
             }

@@ -145,6 +145,16 @@ async def test_a_read_gets_its_item_although_nobody_else_holds_the_stream(place:
         assert service.notes == ["closed"]
 
 
+@PLACES
+async def test_a_stream_that_is_closed_before_its_first_read_is_not_opened(place: str) -> None:
+    async with at(place) as (tape, service):
+        closed = tape.count(1)
+        await closed.aclose()
+        assert [item async for item in closed] == []
+        assert [item async for item in tape.count(1)] == [0]
+        assert service.notes == ["closed"]
+
+
 @pytest.mark.promise("P13.33", "P13.34", "P13.35")
 @PLACES
 @pytest.mark.parametrize("method", ["count", "wait"])
