@@ -155,6 +155,7 @@ class NativeMethod:
     ) -> None: ...
     def _over_link(self, args: tuple[Any, ...], kwargs: dict[str, Any], streams: bool) -> Any: ...
 
+@disjoint_base
 class NativeStream:
     """Base class of streams that the compiled half reads."""
 

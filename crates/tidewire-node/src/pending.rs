@@ -1,5 +1,6 @@
 //! Pending operations: awaited on any runtime, or waited for on a blocking thread.
 
+use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -141,30 +142,68 @@ impl Wake for Unpark {
     }
 }
 
-/// Tasks that wait for one event. Each is stored once.
+/// Tasks that wait for one event. Each is stored once, and none is dropped under the lock.
 #[derive(Default)]
-pub(crate) struct Wakers(Mutex<Vec<Waker>>);
+pub(crate) struct Wakers(Arc<Mutex<StoredWakers>>);
+
+#[derive(Default)]
+struct StoredWakers {
+    wakers: Vec<Waker>,
+    entries: BTreeMap<u64, Waker>,
+    last: u64,
+}
+
+/// The waker of one wait, until that is dropped.
+#[derive(Default)]
+pub(crate) struct WakerEntry(Option<(Arc<Mutex<StoredWakers>>, u64)>);
+
+impl Drop for WakerEntry {
+    fn drop(&mut self) {
+        if let Some((stored, number)) = self.0.take() {
+            let waker = stored.lock().entries.remove(&number);
+            drop(waker);
+        }
+    }
+}
 
 impl Wakers {
+    /// Stores a waker until the event.
     pub fn add(&self, waker: &Waker) {
-        let mut wakers = self.0.lock();
+        let wakers = &mut self.0.lock().wakers;
         if !wakers.iter().any(|known| known.will_wake(waker)) {
             wakers.push(waker.clone());
         }
     }
 
+    /// Stores a waker until the event or the end of its wait. For events that outlive many waits.
+    pub fn keep(&self, entry: &mut WakerEntry, waker: &Waker) {
+        let before = {
+            let stored = &mut *self.0.lock();
+            let (_, number) = entry.0.get_or_insert_with(|| {
+                stored.last += 1;
+                (Arc::clone(&self.0), stored.last)
+            });
+            stored.entries.insert(*number, waker.clone())
+        };
+        drop(before);
+    }
+
     /// Waits for a value. The function looks for it now, and whenever the tasks are woken.
     pub async fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
+        let mut entry = WakerEntry::default();
         poll_fn(|context| {
-            self.add(context.waker());
+            self.keep(&mut entry, context.waker());
             look().map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }
 
     pub fn wake(&self) {
-        let wakers = std::mem::take(&mut *self.0.lock());
-        wakers.into_iter().for_each(Waker::wake);
+        let (wakers, entries) = {
+            let stored = &mut *self.0.lock();
+            (std::mem::take(&mut stored.wakers), std::mem::take(&mut stored.entries))
+        };
+        wakers.into_iter().chain(entries.into_values()).for_each(Waker::wake);
     }
 }
 
@@ -188,6 +227,22 @@ impl Signal {
     pub fn poll(&self, context: &Context<'_>) -> Poll<()> {
         self.wakers.add(context.waker());
         if self.is_set() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// As `poll`, for an event that outlives many waits.
+    pub fn keep(&self, entry: &mut WakerEntry, context: &Context<'_>) -> Poll<()> {
+        self.wakers.keep(entry, context.waker());
+        if self.is_set() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// The result of a future; None if the event comes first.
+    pub async fn unless<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        let (mut future, mut entry) = (pin!(future), WakerEntry::default());
+        poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Pending => self.keep(&mut entry, context).map(|()| None),
+            ready => ready.map(Some),
+        })
+        .await
     }
 }
 

@@ -15,7 +15,7 @@ use crate::calls::prepared_call::PreparedCall;
 use crate::calls::reply_slot::{CallOutcome, ReplySlot};
 use crate::delay::Delay;
 use crate::error::Error;
-use crate::pending::wait;
+use crate::pending::{WakerEntry, wait};
 use crate::values;
 use crate::values::references::within;
 
@@ -32,6 +32,7 @@ pub struct Call<T> {
     place: Arc<ReplySlot>,
     /// Before the next attempt.
     pause: Option<Delay>,
+    rejoin: WakerEntry,
     /// A subscriber of this node has it, and nothing is sent.
     is_here: bool,
     /// The result, while the streams among its arguments are being dropped.
@@ -63,6 +64,7 @@ impl<T> Call<T> {
             problem,
             place: Arc::default(),
             pause: None,
+            rejoin: WakerEntry::default(),
             is_here: false,
             result: None,
             of: PhantomData,
@@ -94,7 +96,7 @@ impl<T> Call<T> {
     fn poll_again(&mut self, context: &Context<'_>) -> Result<(), Error> {
         let Some(prepared) = &self.attempt.prepared else { return Ok(()) };
         let core = prepared.core()?;
-        core.rejoined.add(context.waker());
+        core.rejoined.keep(&mut self.rejoin, context.waker());
         if core.link.joined().is_none() {
             // A lost link may have taken exported arguments with it since the retry was decided.
             return if prepared.may_again() { Ok(()) } else { Err(Error::lost(&prepared.title)) };

@@ -122,13 +122,8 @@ impl Calls {
     async fn within<T>(&self, wait_us: u64, wait: impl Future<Output = HomeResult<T>>) -> HomeResult<Option<T>> {
         let mut wait = pin!(wait);
         let delay = Delay::begin(&self.runner, Duration::from_micros(wait_us.min(WAIT_US)));
-        poll_fn(|context| {
-            if let Poll::Ready(stops) = self.leaving.poll(context) {
-                return Poll::Ready(Err(stops));
-            }
-            delay.limit(wait.as_mut().poll(context), context).map(Option::transpose)
-        })
-        .await
+        let wait = poll_fn(|context| delay.limit(wait.as_mut().poll(context), context).map(Option::transpose));
+        self.leaving.until(wait).await
     }
 
     /// The next report of a command that differs from the one before; None: the command is over.

@@ -22,7 +22,7 @@ use super::store::{Begun, CommandStore, PRIORITIES, TokenEnd};
 use crate::delay::{Delay, Recurrence, RetryPause};
 use crate::node::options::Log;
 use crate::node::runner::Runner;
-use crate::pending::Wakers;
+use crate::pending::{WakerEntry, Wakers};
 use crate::streams::conventions::LONG_WAIT;
 use crate::streams::is_final;
 use crate::streams::lease::{Lease, LeaseOptions};
@@ -251,8 +251,9 @@ impl CommandWorker {
         let (guard, mut task) = (TaskGuard(Arc::clone(self)), Box::pin(task));
         self.runner.spawn(Box::pin(async move {
             guard.0.runner.beat();
+            let mut entry = WakerEntry::default();
             poll_fn(|context| {
-                guard.0.stops.add(context.waker());
+                guard.0.stops.keep(&mut entry, context.waker());
                 if guard.0.state.lock().has_ended { Poll::Ready(()) } else { task.as_mut().poll(context) }
             })
             .await;
@@ -448,8 +449,9 @@ impl CommandWorker {
         }
         self.wake();
         let mut waits = pin!(acquire(options));
+        let mut entry = WakerEntry::default();
         let lease = poll_fn(|context| {
-            self.stops.add(context.waker());
+            self.stops.keep(&mut entry, context.waker());
             if self.state.lock().is_draining { Poll::Ready(None) } else { waits.as_mut().poll(context).map(Some) }
         });
         let Some(lease) = lease.await else { return Ok(Err(Settlement::Release)) };

@@ -84,12 +84,11 @@ impl ServiceMirror {
             let visible = self.announced.keys().cloned().collect();
             *direction.counts.names.lock() = SharedNames { visible, refused: self.refused.clone() };
             let mut changed = pin!(directory.changed_since(seen));
-            let goes_on = poll_fn(|context| match direction.closing.poll(context) {
-                Poll::Ready(()) => Poll::Ready(false),
-                Poll::Pending if !pause.is_over(context) => Poll::Pending,
-                Poll::Pending => changed.as_mut().poll(context).map(|()| true),
+            let change = poll_fn(|context| match pause.is_over(context) {
+                true => changed.as_mut().poll(context),
+                false => Poll::Pending,
             });
-            if !goes_on.await {
+            if direction.closing.unless(change).await.is_none() {
                 return;
             }
         }

@@ -3,7 +3,6 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Poll, Wake};
@@ -55,7 +54,7 @@ impl StreamMirror {
     pub async fn run(self) {
         let (mut pause, mut said) = (RetryPause::default(), String::new());
         loop {
-            let failed = self.unless_closed(self.copy(&mut pause, &mut said)).await;
+            let failed = self.direction.closing.unless(self.copy(&mut pause, &mut said)).await;
             let Some((hub, error)) = failed else { return };
             let text = format!("{hub}: {}", explained(&error));
             self.note(Some(text.clone()));
@@ -66,7 +65,7 @@ impl StreamMirror {
                 self.log(&format!("it is not mirrored for now: {text}"));
                 said = text;
             }
-            if self.unless_closed(self.pause(&error, &mut pause)).await.is_none() {
+            if self.direction.closing.unless(self.pause(&error, &mut pause)).await.is_none() {
                 return;
             }
         }
@@ -158,15 +157,5 @@ impl StreamMirror {
             if is_back || is_over { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
-    }
-
-    /// The result of a future, unless the federation ends before.
-    async fn unless_closed<T>(&self, future: impl Future<Output = T>) -> Option<T> {
-        let mut future = pin!(future);
-        poll_fn(|context| match self.direction.closing.poll(context) {
-            Poll::Ready(()) => Poll::Ready(None),
-            Poll::Pending => future.as_mut().poll(context).map(Some),
-        })
-        .await
     }
 }

@@ -1,14 +1,15 @@
 //! Tasks that are polled by who wakes them.
 
-use std::future::poll_fn;
+use std::future::{Future, pending, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use tidewire_engine::raw::Mutex;
 
 use super::InlineTask;
+use crate::pending::{Signal, Wakers};
 
 #[test]
 fn a_task_that_many_threads_wake_is_polled_by_one_at_a_time_and_misses_no_wake() {
@@ -37,4 +38,13 @@ fn a_task_that_many_threads_wake_is_polled_by_one_at_a_time_and_misses_no_wake()
     });
     threads.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!(ended.load(Ordering::Acquire), 1);
+}
+
+#[test]
+fn a_wait_that_has_ended_leaves_no_waker_at_its_event() {
+    let (event, task) = (Signal::default(), Arc::<Wakers>::default());
+    let (waker, mut wait) = (Waker::from(Arc::clone(&task)), Box::pin(event.unless(pending::<()>())));
+    assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop((waker, wait));
+    assert_eq!(Arc::strong_count(&task), 1);
 }

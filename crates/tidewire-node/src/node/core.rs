@@ -23,7 +23,7 @@ use crate::node::options::{Log, NodeOptions};
 use crate::node::runner::Runner;
 use crate::node::stop_signal::StopSignal;
 use crate::objects::Objects;
-use crate::pending::{Pending, Wakers};
+use crate::pending::{Pending, WakerEntry, Wakers};
 use crate::subjects::local_subscriptions::{LocalSubscriptions, Subscription};
 
 /// A node: it joins a hub, or is one, and serves, calls, publishes and subscribes. Clones are the
@@ -214,8 +214,9 @@ impl Core {
     /// Waits until the delay is over. A lost link that is back ends the wait.
     pub async fn pause(&self, delay: Delay) {
         let was_lost = self.link.joined().is_none();
+        let mut entry = WakerEntry::default();
         poll_fn(|context| {
-            self.rejoined.add(context.waker());
+            self.rejoined.keep(&mut entry, context.waker());
             let is_back = was_lost && self.link.joined().is_some();
             if delay.is_over(context) || is_back { Poll::Ready(()) } else { Poll::Pending }
         })

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tidewire_backend::home::{HomeError, HomeErrorKind};
+use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult};
 use tidewire_engine::raw::Mutex;
 
 use crate::pending::Signal;
@@ -56,8 +56,11 @@ impl StopSignal {
         end.inspect(|end| end.set()).is_some()
     }
 
-    pub fn poll(&self, context: &Context<'_>) -> Poll<HomeError> {
-        let text = "the hub with the streams is stopping: ask again when it is back";
-        self.leaving.poll(context).map(|()| HomeError::new(HomeErrorKind::Unreachable, text))
+    /// The result of a wait, unless the node stops first.
+    pub async fn until<T>(&self, wait: impl Future<Output = HomeResult<T>>) -> HomeResult<T> {
+        self.leaving.unless(wait).await.unwrap_or_else(|| {
+            let text = "the hub with the streams is stopping: ask again when it is back";
+            Err(HomeError::new(HomeErrorKind::Unreachable, text))
+        })
     }
 }

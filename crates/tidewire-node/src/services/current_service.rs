@@ -36,7 +36,7 @@ pub(crate) fn handling<T>(host: &ServiceInstance, act: impl FnOnce() -> T) -> T 
 pub(crate) async fn run<T>(
     (host, span): (&ServiceInstance, &Span),
     begin: impl FnOnce() -> Result<Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>, Failure>,
-    poll_ended: impl Fn(&Context<'_>) -> Poll<()>,
+    mut poll_ended: impl FnMut(&Context<'_>) -> Poll<()>,
 ) -> Option<Result<T, Failure>> {
     let mut handled = match span.run(|| handling(host, || Failure::caught(begin))) {
         Ok(handled) => handled,

@@ -2,7 +2,7 @@
 //! stand by, and queue calls until one is active.
 
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
@@ -213,7 +213,7 @@ impl Inner {
             let Some(core) = core.upgrade() else { return };
             let holder = format!("{}/{}", core.name, self.instance);
             let acquired = streams::acquire(&core, &format!("active.{}", self.name), options.clone().holder(holder));
-            let begun = match self.unless_leaving(acquired).await {
+            let begun = match self.leaving.unless(acquired).await {
                 None => return,
                 Some(Err(error)) => Err(error),
                 Some(Ok(lease)) => self.begin(&core, service, Arc::new(lease)).await,
@@ -226,7 +226,7 @@ impl Inner {
                         "{:?}: the instance {:?} is active, with fence {fence}",
                         self.name, self.instance
                     ));
-                    if self.unless_leaving(lease.lost()).await.is_none() {
+                    if self.leaving.unless(lease.lost()).await.is_none() {
                         return;
                     }
                     (core.log)(&format!(
@@ -247,7 +247,7 @@ impl Inner {
                         ));
                     }
                     let pause = retries.begin(&self.runner);
-                    self.unless_leaving(core.pause(pause)).await;
+                    self.leaving.unless(core.pause(pause)).await;
                 }
             }
         }
@@ -260,19 +260,6 @@ impl Inner {
         *self.active.lock() = Some(Active { lease: Arc::clone(&lease), served, preference });
         self.wakers.wake();
         Ok(lease)
-    }
-
-    /// None: the standby has ended.
-    async fn unless_leaving<T>(&self, future: impl Future<Output = T>) -> Option<T> {
-        let mut future = pin!(future);
-        poll_fn(|context| {
-            if self.leaving.poll(context).is_ready() {
-                Poll::Ready(None)
-            } else {
-                future.as_mut().poll(context).map(Some)
-            }
-        })
-        .await
     }
 
     fn idle(&self) -> Error {

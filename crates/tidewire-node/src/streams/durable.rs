@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::names;
 use crate::node::core::{Core, Node};
 use crate::node::options::within;
-use crate::pending::ResultSlot;
+use crate::pending::{ResultSlot, WakerEntry};
 use crate::services::current_service::run;
 use crate::services::failure::Failure;
 use crate::services::instance::{Counts, ServiceInstance};
@@ -241,7 +241,8 @@ impl ServedDurable {
             };
             let span = Span::consumer(&host.runner, delivery.subject(), self.title(), header);
             let begun = clock::now();
-            match run((host, &span), begin, |context| self.subscription.poll_cut(context)).await {
+            let mut entry = WakerEntry::default();
+            match run((host, &span), begin, |context| self.subscription.poll_cut(&mut entry, context)).await {
                 None => worker.end(Outcome::Interrupted, None),
                 Some(Ok(())) => {
                     self.took(begun, "");

@@ -323,17 +323,8 @@ fn waiting<T: Wire>(
     Box::new(move |home, leaving| {
         let answer = begin(home).map_err(refused)?;
         let leaving = Arc::clone(leaving);
-        Ok(Box::pin(async move { written(&change(until_left(answer, &leaving).await.map_err(refused)?).out()) }))
+        Ok(Box::pin(async move { written(&change(leaving.until(answer).await.map_err(refused)?).out()) }))
     })
-}
-
-/// Waits for an answer, until the node stops.
-pub(super) async fn until_left<T>(mut answer: PendingAnswer<T>, leaving: &StopSignal) -> HomeResult<T> {
-    poll_fn(|context| match Pin::new(&mut answer).poll(context) {
-        Poll::Pending => leaving.poll(context).map(Err),
-        ready => ready,
-    })
-    .await
 }
 
 /// The same, for a call whose wait can be ended: the caller gets the results so far.
@@ -346,11 +337,10 @@ fn ended<T: Wire>(
         let (mut answer, leaving, wait) = (begin(home).map_err(refused)?, Arc::clone(leaving), leaving.wait(token));
         Ok(Box::pin(async move {
             let got = poll_fn(|context| match Pin::new(&mut answer).poll(context) {
-                Poll::Pending if wait.poll(context).is_ready() => Poll::Ready(nothing()),
-                Poll::Pending => leaving.poll(context).map(Err),
+                Poll::Pending => wait.poll(context).map(|()| nothing()),
                 ready => ready,
             });
-            written(&got.await.map_err(refused)?.out())
+            written(&leaving.until(got).await.map_err(refused)?.out())
         }))
     })
 }

@@ -316,11 +316,7 @@ impl LeaseState {
     /// Holds it over the link. After the end of the link, the hub may have granted it to another
     /// holder.
     async fn hold(&self, mut stream: Box<Items<u64>>) {
-        poll_fn(|context| {
-            let is_back = self.back.poll(context).is_ready();
-            if is_back || Pin::new(&mut stream).poll_next(context).is_ready() { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
+        self.back.unless(poll_fn(|context| Pin::new(&mut stream).poll_next(context))).await;
         self.tenure.lock().end();
         self.wakers.wake();
     }

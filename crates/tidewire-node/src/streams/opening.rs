@@ -59,13 +59,14 @@ impl<T: Clone + Send + 'static> Opening<T> {
 
     /// `has_begun`: this call has waited for an attempt already, and takes its error.
     fn poll(self: &Arc<Self>, context: &Context<'_>, has_begun: bool) -> Poll<HomeResult<T>> {
-        self.wakers.add(context.waker());
         let mut state = self.state.lock();
         match &*state {
             State::Open(value) => return Poll::Ready(Ok(value.clone())),
             State::Failed(error) if has_begun => return Poll::Ready(Err(error.clone())),
-            State::Opening => return Poll::Pending,
-            State::Closed | State::Failed(_) => *state = State::Opening,
+            State::Opening | State::Closed | State::Failed(_) => self.wakers.add(context.waker()),
+        }
+        if let State::Opening = std::mem::replace(&mut *state, State::Opening) {
+            return Poll::Pending;
         }
         drop(state);
         let (opening, attempt) = (Arc::clone(self), (self.open)());

@@ -30,7 +30,7 @@ use crate::error::Error;
 use crate::names;
 use crate::node::core::Core;
 use crate::node::runner::Returning;
-use crate::pending::Signal;
+use crate::pending::{Signal, WakerEntry};
 
 /// Storage backend of the hub that a node has joined.
 #[derive(Clone, derive_more::Debug)]
@@ -163,7 +163,7 @@ impl HubHome {
         }
         let (place, home) = (self.place.clone(), self.client.clone());
         self.core.runner.aside(Box::pin(async move {
-            let mut call = pin!(call);
+            let (mut call, mut entry) = (pin!(call), WakerEntry::default());
             let ended = poll_fn(|context| {
                 if let Poll::Ready(result) = call.as_mut().poll(context) {
                     return Poll::Ready(Some(explained(result)));
@@ -171,7 +171,7 @@ impl HubHome {
                 if dropped.signal.poll(context).is_ready() {
                     return Poll::Ready(None);
                 }
-                end.poll(context).map(|()| Some(Err(closed(&place))))
+                end.keep(&mut entry, context).map(|()| Some(Err(closed(&place))))
             });
             let (token, back) = back.unzip();
             let unwanted = match (ended.await, token) {

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use tidewire_backend::home::pending_answer::{self, PendingAnswer};
-use tidewire_backend::home::{Grant, Home, HomeErrorKind};
+use tidewire_backend::home::{Home, HomeErrorKind, HomeResult, pending_answer};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::grammar::{ACT, CALL, LOOK, READ};
 
@@ -37,15 +36,11 @@ pub(crate) fn service(home: Arc<HomeSlot>, leaving: &Arc<StopSignal>) -> Service
             with_home(&calls, &ends, call)
         })
     });
-    let hold = Method::stream(HOLD, &["name", "holder", "ttl_us"], move |_, (name, holder, ttl_us)| HeldLease {
-        opened: held.opened(),
-        home: None,
-        leaving: Arc::clone(&leaving),
-        name,
-        holder,
-        ttl_us,
-        pending: None,
-        fence: None,
+    let hold = Method::stream(HOLD, &["name", "holder", "ttl_us"], move |_, (name, holder, ttl_us)| {
+        let wait = acquired(held.opened(), (String::clone(&name), holder), ttl_us);
+        let leaving = Arc::clone(&leaving);
+        let acquisition: Acquisition = Box::pin(async move { leaving.until(wait).await });
+        HeldLease { acquisition: Some(acquisition), held: None, name, ttl_us }
     });
     let service = Service::new(SERVICE).inline().description("Streams, buckets and leases of this hub.").with(hold);
     calls.into_iter().chain(mirrors).fold(service.concurrency(CONCURRENCY), Service::with)
@@ -71,55 +66,43 @@ pub(super) fn with_home(
 /// and still believe in its lease. Such a process has not renewed the lease for a while, and the
 /// TTL ends it.
 struct HeldLease {
-    opened: OpeningFuture<Arc<dyn Home>>,
-    home: Option<Arc<dyn Home>>,
-    leaving: Arc<StopSignal>,
+    acquisition: Option<Acquisition>,
+    held: Option<(Arc<dyn Home>, u64)>,
     name: String,
-    holder: String,
     ttl_us: u64,
-    pending: Option<PendingAnswer<Grant>>,
-    fence: Option<u64>,
+}
+
+/// The wait for a lease: the storage backend with the lease, and its fence.
+type Acquisition = Pin<Box<dyn Future<Output = HomeResult<(Arc<dyn Home>, u64)>> + Send>>;
+
+async fn acquired(
+    opened: OpeningFuture<Arc<dyn Home>>,
+    (name, holder): (String, String),
+    ttl_us: u64,
+) -> HomeResult<(Arc<dyn Home>, u64)> {
+    let home = opened.await?;
+    loop {
+        match pending_answer::acquire(&home, &name, &holder, ttl_us, ACQUIRE_WAIT_US).await {
+            Err(error) if error.kind() == HomeErrorKind::LeaseHeld => {}
+            grant => return grant.map(|grant| (home, grant.fence)),
+        }
+    }
 }
 
 impl Stream for HeldLease {
     type Item = Result<u64, Failure>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = &mut *self;
-        if this.fence.is_some() {
-            return Poll::Pending;
-        }
-        loop {
-            if let Poll::Ready(error) = this.leaving.poll(context) {
-                return Poll::Ready(Some(Err(refused(error))));
-            }
-            let home = match &this.home {
-                Some(home) => home,
-                None => match std::task::ready!(this.opened.as_mut().poll(context)) {
-                    Ok(home) => this.home.insert(home),
-                    Err(error) => return Poll::Ready(Some(Err(refused(error)))),
-                },
-            };
-            let pending = this.pending.get_or_insert_with(|| {
-                pending_answer::acquire(home, &this.name, &this.holder, this.ttl_us, ACQUIRE_WAIT_US)
-            });
-            let answered = std::task::ready!(Pin::new(pending).poll(context));
-            this.pending = None;
-            match answered {
-                Ok(grant) => {
-                    this.fence = Some(grant.fence);
-                    return Poll::Ready(Some(Ok(grant.fence)));
-                }
-                Err(error) if error.kind() == HomeErrorKind::LeaseHeld => {}
-                Err(error) => return Poll::Ready(Some(Err(refused(error)))),
-            }
-        }
+        let Some(acquisition) = &mut self.acquisition else { return Poll::Pending };
+        let acquired = std::task::ready!(acquisition.as_mut().poll(context));
+        self.acquisition = None;
+        Poll::Ready(Some(acquired.map(|held| self.held.insert(held).1).map_err(refused)))
     }
 }
 
 impl Drop for HeldLease {
     fn drop(&mut self) {
-        let (Some(fence), Some(home)) = (self.fence, self.home.take()) else { return };
+        let Some((home, fence)) = self.held.take() else { return };
         let (name, ttl_us) = (self.name.clone(), self.ttl_us);
         home.lease_info(&self.name).then(move |info| {
             let renewed = info.ok().flatten().filter(|info| info.fence == fence && info.remaining_us > ttl_us / 2);

@@ -22,7 +22,7 @@ use crate::delay::Recurrence;
 use crate::node::core::Node;
 use crate::node::options::Log;
 use crate::node::runner::Runner;
-use crate::pending::Wakers;
+use crate::pending::{WakerEntry, Wakers};
 
 /// How events are handled.
 #[derive(Clone, Debug)]
@@ -228,8 +228,8 @@ impl DurableSubscription {
     }
 
     /// Ready once running handlers are to end.
-    pub(crate) fn poll_cut(&self, context: &Context<'_>) -> Poll<()> {
-        self.cuts.add(context.waker());
+    pub(crate) fn poll_cut(&self, entry: &mut WakerEntry, context: &Context<'_>) -> Poll<()> {
+        self.cuts.keep(entry, context.waker());
         if self.state.lock().is_cut { Poll::Ready(()) } else { Poll::Pending }
     }
 

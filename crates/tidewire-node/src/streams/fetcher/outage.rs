@@ -7,6 +7,7 @@ use tidewire_backend::home::HomeError;
 
 use super::Reads;
 use crate::delay::{Delay, RetryPause};
+use crate::pending::WakerEntry;
 
 /// Notified of an outage: with its error when the wait begins, and with None when it is over.
 pub type OnOutage = Arc<dyn Fn(Option<&HomeError>) + Send + Sync>;
@@ -20,11 +21,19 @@ pub(crate) struct Outage {
     pause: Option<Delay>,
     /// True if there was no link to the hub at the last look.
     was_lost: bool,
+    rejoin: WakerEntry,
 }
 
 impl Outage {
     pub fn new(reads: Reads, waits: fn(&HomeError) -> bool) -> Self {
-        Self { reads, waits, retries: RetryPause::default(), pause: None, was_lost: false }
+        Self {
+            reads,
+            waits,
+            retries: RetryPause::default(),
+            pause: None,
+            was_lost: false,
+            rejoin: WakerEntry::default(),
+        }
     }
 
     /// True from the first failed attempt until one succeeds.
@@ -35,7 +44,7 @@ impl Outage {
     /// True once the next attempt is due. A restored link to the hub ends the pause.
     pub fn is_due(&mut self, context: &Context<'_>) -> bool {
         if let Some(core) = self.reads.node.as_ref().and_then(Weak::upgrade) {
-            core.rejoined.add(context.waker());
+            core.rejoined.keep(&mut self.rejoin, context.waker());
             let is_joined = core.link.joined().is_some();
             if std::mem::replace(&mut self.was_lost, !is_joined) && is_joined {
                 self.pause = None;

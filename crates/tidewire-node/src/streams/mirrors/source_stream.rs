@@ -4,11 +4,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidewire_backend::home::pending_answer::PendingAnswer;
 use tidewire_backend::home::{Page, Read, Start, StreamInfo};
 use tidewire_proto::subject::grammar::{SOURCE, STREAMS, scoped_method};
 
 use super::super::conventions::{LONG_WAIT, micros};
-use super::super::home_request::{HomeCall, refused, until_left, written};
+use super::super::home_request::{HomeCall, refused, written};
 use super::super::wire::Wire;
 use crate::calls::call_options::DEFAULT_TIMEOUT;
 use crate::calls::client::Client;
@@ -69,7 +70,7 @@ pub(super) fn read(stream: String, (start, max_messages, max_bytes, wait_us): Re
         let (home, leaving) = (Arc::clone(home), Arc::clone(leaving));
         Ok(Box::pin(async move {
             let page = match page {
-                Some(answer) => until_left(answer.into(), &leaving).await.map_err(refused)?,
+                Some(answer) => leaving.until(PendingAnswer::from(answer)).await.map_err(refused)?,
                 None => Page { events: Vec::new(), next: 0, last: 0 },
             };
             let info = home.stream_info(&stream).await.map_err(refused)?;
