@@ -11,6 +11,9 @@ import os
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
+from weakref import WeakSet
+
+_locks: WeakSet[Any] = WeakSet()
 
 
 def in_child(call: Callable[[], Any]) -> None:
@@ -20,19 +23,24 @@ def in_child(call: Callable[[], Any]) -> None:
 
 
 def lock() -> _thread.LockType:
-    """Return a lock for a module."""
-    made: Any = _thread.allocate_lock()
-    in_child(made._at_fork_reinit)
-    return made  # type: ignore[no-any-return]
+    """Return a lock that is free in the child of a fork."""
+    made = _thread.allocate_lock()
+    _locks.add(made)
+    return made
 
 
 def reentrant_lock() -> Any:
-    """Return a lock for a module that a thread may take again: the collector may call what needs it
-    while it is held.
+    """Return such a lock that a thread may take again: the collector may call what needs it while
+    it is held.
     """
-    made: Any = _thread.RLock()
-    in_child(made._at_fork_reinit)
+    made = _thread.RLock()
+    _locks.add(made)
     return made
+
+
+def _free_locks() -> None:
+    for one in _locks:
+        one._at_fork_reinit()
 
 
 def leave(error: BaseException | None) -> NoReturn:
@@ -71,4 +79,5 @@ def _forget_half_loaded() -> None:
             del sys.modules[name]
 
 
+in_child(_free_locks)
 in_child(_forget_half_loaded)
