@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ import stream_tables
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = Path("docs/pictures")
+COLUMNS = 100
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,13 @@ def between(text: str, table: Table, new: str) -> str:
     if begin not in text or end not in text:
         raise Refused(f"{table.page}: the marks {begin} and {end} are missing")
     head, rest = text.split(begin, 1)
-    return f"{head}{begin}\n{new}\n{end}{rest.split(end, 1)[1]}"
+    lines = "\n".join(line if line.startswith("|") else wrapped(line) for line in new.split("\n"))
+    return f"{head}{begin}\n{lines}\n{end}{rest.split(end, 1)[1]}"
+
+
+def wrapped(line: str) -> str:
+    """A line of prose in the width of the pages."""
+    return textwrap.fill(line, COLUMNS, break_long_words=False, break_on_hyphens=False)
 
 
 def pictures(reports: Path) -> dict[Path, str]:
