@@ -3,7 +3,7 @@
 //! - [`generated`]: every limit and every error code, made from the tables in `spec/`.
 //! - [`subject`]: the addresses that messages are published to, and the patterns that select them.
 //! - [`wire`]: the frames of a link.
-//! - [`blob`] and [`extension`]: the form of the values in them.
+//! - [`values`]: the form of the values in them.
 //!
 //! ```
 //! use tidewire_proto::subject::{Pattern, Subject};
@@ -18,8 +18,7 @@
 
 extern crate alloc;
 
-pub mod blob;
-pub mod extension;
 pub mod generated;
 pub mod subject;
+pub mod values;
 pub mod wire;

@@ -7,8 +7,8 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PySlice};
 
 use tidewire_node::raw::PayloadParts;
-use tidewire_proto::blob::{ALIGNMENT, HEADER_BYTES, Layout, gap, header};
 use tidewire_proto::generated::limits;
+use tidewire_proto::values::{ALIGNMENT, HEADER_BYTES, Layout, gap, header};
 
 use crate::errors::error;
 use crate::interpreter::once::intern;

@@ -6,7 +6,7 @@ use pyo3::types::{
     PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyMemoryView, PySet, PyString, PyTuple,
 };
 use pyo3::{PyTypeCheck, PyTypeInfo};
-use tidewire_proto::extension as ext;
+use tidewire_proto::values::extension as ext;
 
 use crate::values::blob::{self, Blob};
 use crate::values::failure::{Failure, Reason, WriteResult, shown};

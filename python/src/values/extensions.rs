@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyComplex, PyFrozenSet, PySet};
-use tidewire_proto::extension as ext;
+use tidewire_proto::values::extension as ext;
 
 use crate::interpreter::once::Once;
 use crate::values::decode::{Decoder, Read};

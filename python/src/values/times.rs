@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{
     PyDate, PyDateAccess, PyDateTime, PyDelta, PyDeltaAccess, PyTime, PyTimeAccess, PyTzInfo, PyTzInfoAccess,
 };
-use tidewire_proto::extension as ext;
+use tidewire_proto::values::extension as ext;
 
 use crate::interpreter::once::intern;
 use crate::values::failure::{Failure, WriteResult};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyComplex, PyComplexMethods, PyDict, PyMemoryView, PyString, PyTuple};
-use tidewire_proto::extension as ext;
+use tidewire_proto::values::extension as ext;
 
 use crate::interpreter::once::{Once, intern};
 use crate::values::INLINE_BYTES;

@@ -103,6 +103,7 @@ BROKEN = {
     "a buffer that nobody names": (blob(b"\x91" + ONE, bytes(LENGTH), bytes(8)), "a buffer that nothing refers to"),
     "buffers out of order": (blob(b"\x92" + OTHER + ONE, bytes(LENGTH), bytes(LENGTH)), "holds what it must not hold"),
     "a buffer that is cut off": (blob(b"\x91" + ONE, bytes(LENGTH))[:-8], "a buffer is cut off"),
+    "a gap with content": (blob(b"\x91" + ONE, bytes(LENGTH)).replace(ONE + b"\0", ONE + b"\1"), "is not zero"),
     "an array of another length": (
         blob(b"\xc7\x13\x13\x94\xa3|u1\x91\xce" + struct.pack(">I", 7) + b"\xa1C" + ONE, bytes(LENGTH)),
         "does not have",

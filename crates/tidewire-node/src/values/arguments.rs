@@ -2,7 +2,7 @@
 
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, SeqAccess, Visitor};
 use serde::forward_to_deserialize_any;
-use tidewire_proto::extension as ext;
+use tidewire_proto::values::extension as ext;
 
 use super::cursor::{Cursor, Token};
 use super::decode_error::DecodeError;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tidewire_link::{OutgoingPayload, PayloadParts};
-use tidewire_proto::blob::{gap, header};
 use tidewire_proto::generated::limits;
+use tidewire_proto::values::{gap, header};
 
 use crate::objects::KeyedReference;
 

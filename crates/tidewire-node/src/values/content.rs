@@ -2,7 +2,7 @@
 
 use serde::de::value::BorrowedBytesDeserializer;
 use serde::de::{DeserializeSeed, EnumAccess, IntoDeserializer, VariantAccess, Visitor};
-use tidewire_proto::extension as ext;
+use tidewire_proto::values::extension as ext;
 
 use super::cursor::Cursor;
 use super::decode_error::DecodeError;

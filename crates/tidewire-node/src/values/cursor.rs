@@ -4,9 +4,9 @@
 use std::ops::Range;
 
 use rmp::Marker;
-use tidewire_proto::blob::Layout;
-use tidewire_proto::extension as ext;
 use tidewire_proto::generated::limits;
+use tidewire_proto::values::Layout;
+use tidewire_proto::values::extension as ext;
 
 use super::decode_error::DecodeError;
 

@@ -1,6 +1,6 @@
 //! The contents of extensions as parts of a [`Value`].
 
-use tidewire_proto::extension::*;
+use tidewire_proto::values::extension::*;
 
 use super::value::{Array, Value};
 

@@ -6,7 +6,7 @@ use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, VariantAccess, Visitor,
 };
 use serde::forward_to_deserialize_any;
-use tidewire_proto::extension as ext;
+use tidewire_proto::values::extension as ext;
 
 use super::content::Content;
 use super::cursor::{Cursor, Span, Token};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use serde::ser::{Error as _, Serialize, Serializer};
-use tidewire_proto::extension as ext;
+use tidewire_proto::values::extension as ext;
 
 use super::decode_error::coded;
 use super::names::name_of;

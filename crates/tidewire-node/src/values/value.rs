@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor};
 use serde::ser::{Serialize, SerializeSeq, Serializer};
-use tidewire_proto::extension as ext;
+use tidewire_proto::values::extension as ext;
 
 use super::extensions::{bytes_of, value_of};
 use super::names::name_of;

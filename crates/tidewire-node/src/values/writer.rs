@@ -3,8 +3,8 @@
 use rmp::encode as mp;
 use serde::Serialize;
 use serde::ser::Serializer;
-use tidewire_proto::extension as ext;
 use tidewire_proto::generated::limits;
+use tidewire_proto::values::extension as ext;
 
 use super::blob::Blob;
 use super::container::Container;

@@ -1,5 +1,5 @@
-//! The form of a value that travels: a head alone, or a header, a head and buffers. It is described
-//! in `spec/values.md`.
+//! The form of a value that travels: its blob, which is a head alone or a header, a head and
+//! buffers, and its extensions. It is described in `spec/values.md`.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -11,6 +11,38 @@ const VERSION: u8 = 1;
 pub const HEADER_BYTES: usize = 16;
 /// Buffers begin at multiples of this.
 pub const ALIGNMENT: usize = 8;
+
+/// The numbers of the extensions.
+#[allow(missing_docs, reason = "the table in the specification describes each")]
+pub mod extension {
+    pub const TIMESTAMP: i8 = -1;
+    pub const TUPLE: i8 = 1;
+    pub const SET: i8 = 2;
+    pub const FROZENSET: i8 = 3;
+    pub const BYTEARRAY: i8 = 4;
+    pub const BUFFER: i8 = 5;
+    pub const BYTEARRAY_BUFFER: i8 = 6;
+    pub const MOMENT: i8 = 7;
+    pub const LOCAL_TIME: i8 = 8;
+    pub const DATE: i8 = 9;
+    pub const TIME: i8 = 10;
+    pub const DURATION: i8 = 11;
+    pub const DECIMAL: i8 = 12;
+    pub const UUID: i8 = 13;
+    pub const COMPLEX: i8 = 15;
+    pub const RECORD: i8 = 16;
+    pub const ENUM: i8 = 17;
+    pub const ERROR: i8 = 18;
+    pub const ARRAY: i8 = 19;
+    pub const SCALAR: i8 = 20;
+    pub const REFERENCE: i8 = 21;
+
+    /// True if the content of an extension is a value.
+    #[must_use]
+    pub const fn holds_values(code: i8) -> bool {
+        matches!(code, TUPLE | SET | FROZENSET | RECORD | ENUM | ERROR | ARRAY | SCALAR | REFERENCE)
+    }
+}
 
 /// Where the head and the buffers of a blob are.
 #[derive(Debug)]
