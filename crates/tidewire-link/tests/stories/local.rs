@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use tidewire_link::{
-    Call, Exchange, Greeting, Handler, HubHandle, HubOptions, Link, Message, OutgoingPayload, Published, Runtime,
+    Call, Exchange, Greeting, Handler, HubHandle, HubOptions, Link, OutgoingPayload, Published, Runtime,
 };
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{CallHead, Flags};
 
-use crate::support::{Answer, Answers, Deaf, Echo, Node, Place, next};
+use crate::support::{Answer, Answers, Deaf, Echo, Kept, Node, Place, next};
 
 #[test]
 fn a_node_in_the_process_of_its_hub_joins_again_after_it_did_not_read() {
@@ -53,25 +53,14 @@ struct Closes {
     cancelled: SyncSender<()>,
 }
 
-struct Tells(SyncSender<()>);
-
 impl Handler for Closes {
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
         self.link.close();
         drop(call);
-        Some(Arc::new(Tells(self.cancelled.clone())))
+        Some(Arc::new(Kept(self.cancelled.clone())))
     }
 
     fn published(&self, _: Published) {}
-}
-
-impl Exchange for Tells {
-    fn cancelled(&self) {
-        let _ = self.0.try_send(());
-    }
-    fn input(&self, _: Message) {}
-    fn input_over(&self) {}
-    fn wanted(&self, _: u32) {}
 }
 
 #[test]

@@ -21,6 +21,8 @@ use crate::values::{Blob, references};
 /// The stream is polled where handlers of this node run, and only as far as its reader gives
 /// credit. An error of it comes to the reader after the items before it. The stream is dropped
 /// before the call has ended for its caller in any manner, and as soon as the callee stops reading.
+/// A [`Call`](crate::Call) that is dropped does not wait for a thread that polls the stream: that
+/// thread drops it.
 ///
 /// A handler of Rust takes it as [`Items`](crate::Items), one of Python as an iterator. It can be
 /// passed once.
@@ -105,7 +107,7 @@ struct State {
 
 enum Where {
     Here(ReplyStream),
-    /// A thread polls it, and drops it if it is to be closed.
+    /// A thread polls or drops it. If it is to be closed, the thread that polls it drops it.
     Polled {
         is_closed: bool,
     },
@@ -115,19 +117,25 @@ enum Where {
 impl StreamSlot {
     /// Drops the stream, or has it dropped by the thread that polls it.
     pub fn close(&self) {
-        let (items, wakers) = {
+        let items = {
             let mut state = self.0.lock();
-            let items = match &mut state.items {
-                Where::Polled { is_closed } => {
-                    *is_closed = true;
-                    return;
-                }
-                Where::Gone => return,
-                here => std::mem::replace(here, Where::Gone),
-            };
-            (items, [state.reader.take(), state.closer.take()])
+            match std::mem::replace(&mut state.items, Where::Polled { is_closed: true }) {
+                Where::Here(items) => items,
+                Where::Polled { .. } => return,
+                Where::Gone => return state.items = Where::Gone,
+            }
         };
+        self.end(items);
+    }
+
+    /// Drops the stream, and only then says so.
+    fn end(&self, items: impl Sized) {
         drop(items);
+        let wakers = {
+            let mut state = self.0.lock();
+            state.items = Where::Gone;
+            [state.reader.take(), state.closer.take()]
+        };
         wakers.into_iter().flatten().for_each(Waker::wake);
     }
 
@@ -181,17 +189,11 @@ impl StreamSlot {
                 over => over,
             }
         };
-        drop(over);
-        let closer = {
-            let mut state = self.0.lock();
-            state.items = Where::Gone;
-            state.closer.take()
-        };
-        closer.into_iter().for_each(Waker::wake);
+        self.end(over);
     }
 }
 
-/// The stream as the door for its reader runs it.
+/// The stream as its reader's calls read it.
 struct ArgumentStreamReader(Arc<StreamSlot>);
 
 impl Stream for ArgumentStreamReader {

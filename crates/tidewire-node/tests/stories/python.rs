@@ -156,9 +156,7 @@ fn python_calls_rust() {
     let order = orders.next_blocking().expect("a message");
     assert_eq!(order.read::<BTreeMap<String, i64>>().ok(), Some(BTreeMap::from([("id".to_owned(), 7)])));
     // One came to its deadline, one was cancelled, and one stream was closed early.
-    let mut ended = [told.next(), told.next(), told.next()];
-    ended.sort_unstable();
-    assert_eq!(ended, ["hold ended", "hold ended", "stream closed"]);
+    assert_eq!(told.some(), ["hold ended", "hold ended", "stream closed"]);
 }
 
 // Promises: P13.97.

@@ -8,6 +8,7 @@ import asyncio
 import gc
 import weakref
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 import tidewire as tw
@@ -49,20 +50,20 @@ async def test_functions_of_failed_calls_are_released_without_the_garbage_collec
             gc.enable()
 
 
+async def note(begin: Callable[[], Any]) -> weakref.ref[Broken]:
+    call = begin()
+    try:
+        # A cycle: this frame, the call, its error, the traceback, this frame.
+        await call
+    except Broken as error:
+        return weakref.ref(error)
+    raise AssertionError
+
+
 @pytest.mark.parametrize("method", ["fail", "fail_plainly"])
 async def test_the_error_of_a_call_that_its_own_traceback_leads_to_can_be_collected(method: str) -> None:
     async with desk_nodes(Desk()) as world:
-
-        async def note() -> weakref.ref[Broken]:
-            call = getattr(world.caller.client("desk"), method)()
-            try:
-                # A cycle: this frame, the call, its error, the traceback, this frame.
-                await call
-            except Broken as error:
-                return weakref.ref(error)
-            raise AssertionError
-
-        error = await note()
+        error = await note(getattr(world.caller.client("desk"), method))
         await asyncio.sleep(0)
         gc.collect()
         assert error() is None
@@ -71,16 +72,7 @@ async def test_the_error_of_a_call_that_its_own_traceback_leads_to_can_be_collec
 async def test_the_error_of_an_ask_that_its_own_traceback_leads_to_can_be_collected() -> None:
     async with tw.Node(config={"dead_letters": 0}) as node:
         actor = node.spawn(broken)
-
-        async def note() -> weakref.ref[Broken]:
-            ask = actor.ask(1)
-            try:
-                await ask
-            except Broken as error:
-                return weakref.ref(error)
-            raise AssertionError
-
-        error = await note()
+        error = await note(lambda: actor.ask(1))
         await actor.stop()
         gc.collect()
         assert error() is None

@@ -15,7 +15,7 @@ use super::announce_rate_limit::AnnounceRateLimit;
 use super::calls::{OF_NODE, put_service};
 use super::directory_updates::{ADDED, REMOVED, VALUE_HEAD};
 use super::routes::Subscriber;
-use super::{Hub, LinkId};
+use super::{Hub, Link, LinkId};
 use crate::tree::{SubjectTree, SubscriptionId};
 
 /// Why a subscription is refused.
@@ -81,7 +81,7 @@ impl Hub {
     ) -> Result<bool, Refusal> {
         let Some(link) = self.links.get(at).and_then(Option::as_ref) else { return Ok(listens) };
         let role = Role::of(head);
-        let listens = self.rights(at, head, &role, says, listens)?;
+        let listens = self.rights(link, head, &role, says, listens)?;
         if link.subscriptions >= link.bounds.subscriptions.max {
             let text = format!("{} is exceeded: end another one first", link.bounds.subscriptions);
             return Err((ErrorCode::LimitExceeded, text));
@@ -94,13 +94,12 @@ impl Hub {
 
     fn rights(
         &self,
-        at: LinkId,
+        link: &Link,
         head: &SubscribeHead<'_>,
         role: &Role<'_>,
         says: &[u8],
         listens: bool,
     ) -> Result<bool, Refusal> {
-        let Some(link) = self.links.get(at).and_then(Option::as_ref) else { return Ok(listens) };
         let (access, pattern) = (&self.options.access, head.pattern);
         if pattern.starts_with(OF_NODE) {
             let own = format!("{OF_NODE}{}.>", link.number);

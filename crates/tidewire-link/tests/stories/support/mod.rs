@@ -227,7 +227,8 @@ pub struct Keep {
     pub calls: Arc<Mutex<Vec<Call>>>,
 }
 
-struct Kept(SyncSender<()>);
+/// Tells of its cancellation.
+pub struct Kept(pub SyncSender<()>);
 
 impl Handler for Keep {
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {

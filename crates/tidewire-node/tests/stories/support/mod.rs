@@ -40,6 +40,16 @@ impl<T> Told<T> {
         self.1.recv_timeout(PATIENCE).expect("it is told in time")
     }
 
+    /// Waits for some, which come in any order.
+    pub fn some<const N: usize>(&self) -> [T; N]
+    where
+        T: Ord,
+    {
+        let mut some = std::array::from_fn(|_| self.next());
+        some.sort_unstable();
+        some
+    }
+
     /// The next report, if there is one already.
     pub fn now(&self) -> Option<T> {
         self.1.try_recv().ok()
