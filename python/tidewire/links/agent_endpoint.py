@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class RemoteAgents:
-    """Keeps the directory of a node in step with the agents that the hub announces.
+    """Agents of other nodes in the directory of a node, as the hub announces them.
 
     Args:
         connection: The link of the node.
@@ -39,12 +39,12 @@ class RemoteAgents:
         self._remote: dict[str, RemoteAgent] = {}
 
     def announce(self, agent: Agent) -> None:
-        """Let other nodes find an agent of this one."""
+        """Announce an agent of this node."""
         endpoint = AgentEndpoint(agent._registered_state)
         self._endpoints[agent.id] = endpoint
-        says = {"id": agent.id, "type": agent.type, "capabilities": sorted(agent.capabilities)}
-        described = {AGENT: json.dumps(says, separators=(",", ":"))}
-        self._connection.subscribe(agent_subject(agent.id), "", described, endpoint)
+        description = {"id": agent.id, "type": agent.type, "capabilities": sorted(agent.capabilities)}
+        announcement = {AGENT: json.dumps(description, separators=(",", ":"))}
+        self._connection.subscribe(agent_subject(agent.id), "", announcement, endpoint)
 
     def withdraw(self, agent_state: AgentState) -> None:
         """Remove it from the directory."""
@@ -54,7 +54,7 @@ class RemoteAgents:
             self._connection.unsubscribe(endpoint)
 
     def add(self, info: AgentInfo, node: str) -> bool:
-        """Note an agent of another node. False: one of its id is known already."""
+        """Add an agent of another node. Return False if its id is taken."""
         directory = self._connection.node.agents
         agent = RemoteAgent(info.id, info.type, info.capabilities, node, self._connection, directory)
         try:
@@ -73,14 +73,14 @@ class RemoteAgents:
             agent._registered_state.close()
 
     def announce_all(self) -> None:
-        """Let other nodes find the agents that were registered before there was a link."""
+        """Announce the agents that were registered before there was a link."""
         for agent in self._connection.node.agents:
             if not isinstance(agent, RemoteAgent):
                 self.announce(agent)
 
 
 class AgentEndpoint:
-    """Where messages of other nodes to one agent come in.
+    """Server side of one agent for messages and requests of other nodes.
 
     Args:
         agent_state: The state of the agent.
@@ -90,35 +90,35 @@ class AgentEndpoint:
         self.agent_state = agent_state
         self._receipts: dict[str, Receipt] = {}
 
-    def __call__(self, came: RemoteMessage | RemoteCall) -> None:
-        """Take a message, or a call that is answered by what becomes of one."""
-        if isinstance(came, RemoteMessage):
-            self._deliver(came)
+    def __call__(self, inbound: RemoteMessage | RemoteCall) -> None:
+        """Deliver a message, or a call that is answered with the outcome of its message."""
+        if isinstance(inbound, RemoteMessage):
+            self._deliver(inbound)
             return
         message = None
         try:
-            mode, message = _unpacked(came)
+            mode, message = _unpacked(inbound)
             agent_state = self.agent_state
             if mode == SETTLED:
-                start_task(self._settled(came, message.payload))
+                start_task(self._settled(inbound, message.payload))
                 return
             if message.flags & HAS_RECEIPT:
                 self._expect(message)
             if mode == ASK:
                 message.reply_to = message.sender
-                pending = agent_state.ref.ask(message, came.left, message.priority)
+                pending = agent_state.ref.ask(message, inbound.left, message.priority)
             else:
                 pending = agent_state.ref.send(message, message.priority)
         except TidewireError as error:
             if message is not None and message.receipt is not None:
                 self.agent_state.failed(message, error)
-            fail(came, error)
+            fail(inbound, error)
             return
-        came.on_cancel(pending.cancel)
-        pending.add_done_callback(lambda done: answer(came, done))
+        inbound.on_cancel(pending.cancel)
+        pending.add_done_callback(lambda done: answer(inbound, done))
 
-    def _deliver(self, came: RemoteMessage) -> None:
-        _, message = _unpacked(came)
+    def _deliver(self, inbound: RemoteMessage) -> None:
+        _, message = _unpacked(inbound)
         try:
             self.agent_state.ref.tell(message, message.priority)
         except TidewireError as error:
@@ -144,9 +144,9 @@ class AgentEndpoint:
         call.reply([state, None if receipt.error is None else f"{type(receipt.error).__name__}: {receipt.error}"])
 
 
-def _unpacked(came: RemoteMessage | RemoteCall) -> tuple[str, Message]:
-    """Return the mode and the message, whose sender has the names of the hubs that it is behind."""
-    mode, message = unpacked(came.value())
-    if hubs := (came.headers or {}).get("tw-hubs", "").split():
-        message.sender = ":".join((came.node, *hubs[-2::-1], message.sender))
+def _unpacked(inbound: RemoteMessage | RemoteCall) -> tuple[str, Message]:
+    """Return the mode and the message. Its sender has the names of the hubs between in front."""
+    mode, message = unpacked(inbound.value())
+    if hubs := (inbound.headers or {}).get("tw-hubs", "").split():
+        message.sender = ":".join((inbound.node, *hubs[-2::-1], message.sender))
     return mode, message

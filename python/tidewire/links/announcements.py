@@ -17,9 +17,9 @@ from tidewire.services.contract.info import ServiceInfo
 from tidewire.services.contract.names import short
 
 FIELD = "service"
-"""What a service says of itself."""
+"""Field with the description of a service."""
 AGENT = "agent"
-"""What an agent says of itself."""
+"""Field with the description of an agent."""
 _FIELD_BYTES_MAX = 60_000
 
 
@@ -49,8 +49,8 @@ class NodeInfo:
         user: User of its token; empty where there are no tokens.
         subscriptions: Its subscriptions: services, agents, subjects, and announcements of the
             hub.
-        open_calls: Calls that others have made to it and that it has not answered yet.
-        joined_s: How many seconds ago it joined.
+        open_calls: Calls of others that it has not answered yet.
+        joined_s: Seconds since it joined.
     """
 
     name: str
@@ -60,7 +60,7 @@ class NodeInfo:
     joined_s: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return its fields as plain values."""
         return asdict(self)
 
 
@@ -68,7 +68,7 @@ def nodes(listed: bytes) -> Iterator[NodeInfo]:
     """Read the hub's list of nodes, whose form is in section 6 of ``spec/wire.md``.
 
     Raises:
-        WireError: if it is not one.
+        WireError: if the list is malformed.
     """
     at = 0
     try:
@@ -89,16 +89,16 @@ def described(info: ServiceInfo) -> dict[str, str]:
     Raises:
         LimitExceeded: if it is too long without them.
     """
-    told = info.to_dict()
-    text = json.dumps(told, separators=(",", ":"))
+    fields = info.to_dict()
+    text = json.dumps(fields, separators=(",", ":"))
     for kind in ("commands", "methods"):
-        if len(text.encode()) > _FIELD_BYTES_MAX and (told[kind] or kind == "methods"):
+        if len(text.encode()) > _FIELD_BYTES_MAX and (fields[kind] or kind == "methods"):
             text = "service %(service)r: the schemas of its %(kind)s are too long to be listed: left out"
             log.warning("service.schemas_left_out", text, service=info.name, kind=kind)
-            shown = [{**one, "parameters": {}, "result": {}} for one in told[kind]]
-            told[kind] = [{key: value for key, value in one.items() if not _is_default(key, value)} for one in shown]
-            told["events"] = told["events"] if kind == "commands" else []
-            text = json.dumps(told, separators=(",", ":"))
+            shown = [{**one, "parameters": {}, "result": {}} for one in fields[kind]]
+            fields[kind] = [{key: value for key, value in one.items() if not _is_default(key, value)} for one in shown]
+            fields["events"] = fields["events"] if kind == "commands" else []
+            text = json.dumps(fields, separators=(",", ":"))
     if len(text.encode()) > _FIELD_BYTES_MAX:
         raise LimitExceeded(
             f"link_announcement_bytes={LINK_ANNOUNCEMENT_BYTES.default}: {info.name!r} has too many methods, or names "
@@ -108,7 +108,7 @@ def described(info: ServiceInfo) -> dict[str, str]:
 
 
 def _is_default(key: str, value: Any) -> bool:
-    """Return whether readers complete a key."""
+    """Return whether readers fill in a key that is left out."""
     return not value or (key, value) == ("visibility", "private")
 
 
@@ -137,7 +137,7 @@ class Reader:
         node: The name of the node that reads, for its log.
 
     Attributes:
-        skipped: How many entries were.
+        skipped: Number of skipped entries.
     """
 
     def __init__(self, node: str) -> None:
@@ -145,8 +145,8 @@ class Reader:
         self._node = node
 
     def decode(self, entry: Announcement) -> AnnouncedInfo | None:
-        """Return the service with one instance, or the agent, that an entry describes; None if it
-        is of no use.
+        """Return the service with one instance, or the agent, that an entry describes. None if it
+        is malformed.
         """
         try:
             decoded = _decode(entry)
@@ -156,7 +156,7 @@ class Reader:
         return decoded
 
     def skip(self, entry: Announcement, problem: str) -> None:
-        """Count an entry that is of no use. Of many, few are logged."""
+        """Count a malformed entry. Few of many are logged."""
         self.skipped += 1
         if self.skipped & (self.skipped - 1) == 0:
             log.warning(

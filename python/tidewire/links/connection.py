@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from tidewire.objects.references import Objects
     from tidewire.services.instances.instance import ServiceInstance
 
-    _Came = tuple[int, RemoteCall | RemoteMessage | BaseException | bool | None]
+    _Inbound = tuple[int, RemoteCall | RemoteMessage | BaseException | bool | None]
 
 _Target = Callable[[Any], None]
 _NO_RESPONDERS = 17
-# How long the end of a node waits for a hub that does not take fetched events back, and how long it
-# does so if the time of the end is over.
+# Time for which a stopping node waits until its hub has taken fetched events back, and the least
+# of it after the timeout of the stop.
 _RETURN_S, _GRACE_S = 3.0, 1.0
-# The calls have ended: their answers are written at once.
+# The calls have ended: their replies are written at once.
 _LAST_ANSWERS_S = 1.0
 
 
@@ -70,7 +70,7 @@ class Connection:
         self._numbers = itertools.count(1)
         self._targets: dict[int, _Target] = {}
         self._patterns: dict[int, str] = {}
-        self._said_refused: set[int] = set()
+        self._refused: set[int] = set()
         self._link_subscriptions: dict[int, LinkSubscription] = {}
         self._tokens: list[Any] = []
         self._discovery = Discovery(self)
@@ -123,38 +123,38 @@ class Connection:
 
     @property
     def is_current(self) -> bool:
-        """True if the directory of services was received over the present link."""
+        """True if the directory of services came over the current link."""
         return self.hub_name is not None and self._discovery.epoch == self.link.epoch
 
     @property
     def nodes(self) -> int:
-        """How many nodes have joined here, this one included, if it is a hub."""
+        """Number of nodes at this hub, itself included; 0 if this node is no hub."""
         return 0 if self.hub is None else self.hub.statistics()["nodes"]
 
     @property
     def is_lost(self) -> bool:
-        """True if there was a link, and the node is to join again."""
+        """True if the link was lost, and the node joins again."""
         return self.is_cut or (self.joined is not None and self.joined.joined is None)
 
     @property
     def is_cut(self) -> bool:
-        """True if the connection to NATS was lost, and the other nodes are not known again."""
+        """True from the loss of the connection to NATS until the other nodes are known again."""
         bridge = self.ends.bridge
         return bridge is not None and not bridge.is_connected
 
-    def cut(self, what: str) -> LinkLost:
-        """Return the error of something that is not found while the connection to NATS is lost."""
+    def cut(self, problem: str) -> LinkLost:
+        """Return the error of a target that is not found while the connection to NATS is lost."""
         error = LinkLost(
-            f"{what}, and the connection of {self.node.name!r} to {without_secrets(self.node.url)} is lost: "
+            f"{problem}, and the connection of {self.node.name!r} to {without_secrets(self.node.url)} is lost: "
             "call again once a server runs; the node connects again by itself"
         )
-        # No instance has got the call, so that it is made again as its retries allow.
+        # No instance has received the call, so that its retries may repeat it.
         vars(error).update(of_link=True, untaken=True)
         return error
 
     @property
     def places(self) -> list[str]:
-        """The addresses where others can join."""
+        """The addresses at which other nodes can join."""
         return [one.url for one in self.ends.places if one.is_open]
 
     @property
@@ -165,13 +165,13 @@ class Connection:
     # Joining and listening
 
     def join(self, url: str, token: str | None, tls: Tls | None = None) -> None:
-        """Join a hub, and block until it has taken this node in.
+        """Join a hub, and block until the hub has accepted this node.
 
         Raises:
             InvalidArgument: if the certificates can't be used, one is not trusted by the other
                 side, or the URL has no TLS.
             LinkLost: if no hub listens there.
-            WireError: if what listens there is no hub.
+            WireError: if the listener there is no hub.
             Unauthorized: if the hub does not accept the token.
             NameTaken: if a node of this name has joined already.
             VersionMismatch: if the hub speaks another version.
@@ -183,14 +183,14 @@ class Connection:
         log.info("link.joined", text, node=node.name, hub=self.hub_name, url=url)
 
     def bridge(self, url: str) -> None:
-        """Become a hub that reaches the other nodes of a cluster over NATS, and block until those
-        are known that are there.
+        """Become a hub that reaches the other nodes of a cluster over NATS. Block until those nodes
+        are known.
 
         Raises:
-            InvalidArgument: if the URL can't be used, or the server takes too little in one
+            InvalidArgument: if the URL can't be used, or the server allows too few bytes in a
                 message.
             LinkLost: if no server can be reached.
-            Unauthorized: if it refuses the login, or what nodes say to each other.
+            Unauthorized: if it refuses the login, or the subjects of the nodes.
             NameTaken: if a node of this name is in the cluster.
         """
         node = self.node
@@ -206,11 +206,11 @@ class Connection:
         log.info("link.joined", "%(node)s: has joined the cluster at %(url)s", node=node.name, url=without_secrets(url))
 
     def notice(self) -> Callable[[str, bool], None]:
-        """Return what logs a line of a part of the hub."""
+        """Return the function that logs a line of the hub."""
         return _log(self.node.name)
 
     def listen(self, url: str, tokens: list[Any], insecure: bool, tls: Tls | None = None) -> Listening:
-        """Become a hub, or open one more place where others can join.
+        """Become a hub, or open one more address for other nodes.
 
         Raises:
             InvalidArgument: if the node has joined another hub, the URL is not one to listen at, or
@@ -267,10 +267,10 @@ class Connection:
             )
 
     def _begin(self, hub: Hub, tokens: list[Any], place: Listening | Gateway) -> None:
-        """Serve at the hub, if it is new, and then let others join at a place."""
+        """Serve at the hub, if it is new, and then accept other nodes at an address."""
         try:
             if self.hub is None:
-                self._is_hub(hub, tokens, place.url)
+                self._become_hub(hub, tokens, place.url)
         except BaseException:
             place.close()
             raise
@@ -278,15 +278,15 @@ class Connection:
             self.ends.home = self.node._home_server(self.link)
         place.accept()
 
-    def _is_hub(self, hub: Hub, tokens: list[Any], url: str) -> None:
-        """Join the hub that this node is from now on."""
+    def _become_hub(self, hub: Hub, tokens: list[Any], url: str) -> None:
+        """Join the own hub: this node becomes one."""
         node = self.node
         self.ends.link = hub.join(node.name, tokens[0][0] if tokens else None, node.links.to_dict())
         self.ends.hub, self._tokens = hub, tokens
         log.info("hub.listening", "%(node)s: is a hub, and listens at %(url)s", node=node.name, url=url)
         hub.tell(node._engine.change_counter)
         self._open()
-        # The subscriber receives everything that comes from now on.
+        # The subscription receives all changes from now on.
         self._discovery.is_complete()
         self._serve_all()
         node._share_all()
@@ -294,20 +294,20 @@ class Connection:
             self.agents.announce_all()
 
     def open(self) -> Steps[None]:
-        """Take in what comes, and learn what others serve.
+        """Subscribe, and load the directory of services.
 
         Raises:
             LinkLost: if the link is lost meanwhile.
         """
-        # The subscription would wait for the link to be back, and the hub answers it first.
+        # The hub answers the subscription first; alone it would wait for a lost link to be back.
         subscribing = self._open()
         yield from self.refresh()
         yield subscribing
 
     def _open(self) -> Pending:
         link = self.link
-        link.take_with(_taking(weakref.ref(self)))
-        self.node._on_loop(lambda bridge: link.deliver_to(bridge, _receiving(weakref.ref(self)), self.node._engine))
+        link.take_with(_reference_reader(weakref.ref(self)))
+        self.node._on_loop(lambda bridge: link.deliver_to(bridge, _receiver(weakref.ref(self)), self.node._engine))
         self.objects.open()
         statistics = self.node._inspector
         if statistics is not None and self.node._inspect:
@@ -315,16 +315,16 @@ class Connection:
         return self.subscribe(CHANGES, "", None, self._discovery.changed)
 
     def follow(self, bridge: Bridge) -> None:
-        """Have what comes handed over on another loop."""
+        """Deliver inbound messages on another event loop."""
         if self.joined is not None:
             self.joined.follow(bridge)
 
     def refresh(self, within_s: float = math.inf) -> Steps[None]:
-        """Ask the hub for its services, and note them."""
+        """Load the directory of services from the hub."""
         return self._discovery.refresh(within_s)
 
     async def all_nodes(self) -> list[announcements.NodeInfo]:
-        """Ask the hub which nodes have joined it, itself included."""
+        """Return the nodes at the hub, itself included."""
         return await self._discovery.nodes()
 
     @property
@@ -338,7 +338,7 @@ class Connection:
 
     @property
     def objects(self) -> Objects:
-        """The functions and objects that this node has given to others, and has of them."""
+        """Exported and imported functions and objects of this node."""
         if self._objects is None:
             from tidewire.objects.references import Objects
 
@@ -382,8 +382,8 @@ class Connection:
             self.joined.goodbye()
 
     def draining(self, until: float | None) -> Steps[None]:
-        """Wait until this node has said all it has to say, and the calls that pass through it have
-        ended, or the time is up.
+        """Wait until the node has sent all replies, and the calls that pass through it have ended,
+        at most until the given time.
         """
         link, hub = self.joined, self.hub
         if link is not None:
@@ -401,20 +401,20 @@ class Connection:
         self,
         pattern: str,
         queue: str,
-        says: dict[str, str] | None,
+        announcement: dict[str, str] | None,
         target: _Target,
         gate: InstanceEndpoint | None = None,
         mailbox: tuple[Engine, ActorRef] | None = None,
         listens: bool = False,
     ) -> Pending:
-        """Have what comes on a pattern handed to a function on the loop, or calls to a gate, and
-        messages to a mailbox as far as they can go there by themselves. One that listens gets no
-        calls. The pending is done when the hub has it.
+        """Deliver the messages and calls of a pattern to a function on the loop; calls go to the
+        endpoint, and messages to the mailbox, where those can take them. A subscription that only
+        listens gets no calls. The pending is done once the hub has the subscription.
         """
         number = next(self._numbers)
         self._targets[number] = target
         self._patterns[number] = pattern
-        subscription, pending = self.link.subscribe(pattern, queue, says, number, gate, mailbox, listens)
+        subscription, pending = self.link.subscribe(pattern, queue, announcement, number, gate, mailbox, listens)
         self._link_subscriptions[number] = subscription
         return pending
 
@@ -426,50 +426,50 @@ class Connection:
     def _end(self, number: int) -> None:
         self._targets.pop(number, None)
         self._patterns.pop(number, None)
-        self._said_refused.discard(number)
+        self._refused.discard(number)
         subscription = self._link_subscriptions.pop(number, None)
         if subscription is not None:
             subscription.close()
 
-    def _receive(self, came: list[_Came]) -> None:
-        for number, what in came:
-            if isinstance(what, BaseException):
-                self._say_refused(number, what)
+    def _receive(self, items: list[_Inbound]) -> None:
+        for number, item in items:
+            if isinstance(item, BaseException):
+                self._log_refused(number, item)
                 continue
-            if what is False:
+            if item is False:
                 self.objects.lost()
                 self.tell()
                 continue
-            if what is None and number:
+            if item is None and number:
                 self.objects.left(number)
                 continue
-            if what is None:
+            if item is None:
                 text = "%(node)s: has joined the hub %(hub)r again"
                 log.info("link.rejoined", text, node=self.node.name, hub=self.hub_name)
                 self.objects.open()
                 self.renew()
                 self.tell()
                 continue
-            if isinstance(what, RemoteCall) and what.cancelled:
+            if isinstance(item, RemoteCall) and item.cancelled:
                 continue
             target = self._targets.get(number)
             if target is None:
-                if isinstance(what, RemoteCall):
-                    what.refuse(_NO_RESPONDERS, f"{what.subject}: the subscription has ended")
+                if isinstance(item, RemoteCall):
+                    item.refuse(_NO_RESPONDERS, f"{item.subject}: the subscription has ended")
                 continue
             try:
-                target(what)
-            # One that can't be handed in must not take the others of its burst along.
+                target(item)
+            # An item that can't be delivered must not affect the others of its burst.
             except Exception as error:  # noqa: BLE001
                 text = "%(item)r could not be taken in: %(error)s"
-                log.error("link.delivery_failed", text, exc_info=error, node=self.node.name, item=what, error=error)
+                log.error("link.delivery_failed", text, exc_info=error, node=self.node.name, item=item, error=error)
 
-    def _say_refused(self, number: int, error: BaseException) -> None:
-        """Log, once for each subscription, what nobody has awaited."""
+    def _log_refused(self, number: int, error: BaseException) -> None:
+        """Log an error that nobody has awaited, once for each subscription."""
         pattern = self._patterns.get(number)
-        if pattern is None or number in self._said_refused:
+        if pattern is None or number in self._refused:
             return
-        self._said_refused.add(number)
+        self._refused.add(number)
         log.warning(
             "link.subscription_refused",
             "%(node)s: the hub %(hub)r refuses %(subject)r, so that other nodes don't reach it here: %(error)s; await what "
@@ -487,7 +487,7 @@ class Connection:
             node._engine.change_counter.ring()
 
     def renew(self) -> None:
-        """Learn anew what others serve: changes during the loss were not announced. On the loop."""
+        """Load the directory anew, as no change was announced during the loss. On the loop."""
         self._renewing = asyncio.get_running_loop().create_task(self._discovery.renew())
 
     # Subjects
@@ -495,15 +495,15 @@ class Connection:
     def share(
         self, actor: ActorRef, pattern: str, queue: str | None, listens: bool = False
     ) -> tuple[ActorSubscription, Pending]:
-        """Have what other nodes publish on a pattern, and ask on it unless it listens only, go to
-        an actor of this node. The pending is done when the hub has it.
+        """Deliver messages of other nodes on a pattern to an actor of this node, and requests too
+        unless it only listens. The pending is done once the hub has the subscription.
         """
         engine = self.node._engine
         share = ActorSubscription(engine, actor, self.unsubscribe)
         return share, self.subscribe(pattern, queue or "", None, share, mailbox=(engine, actor), listens=listens)
 
     def keep_shared(self, actor: ActorRef, patterns: list[str]) -> None:
-        """End what is shared for an actor, apart from these patterns."""
+        """End the subscriptions of an actor, apart from these patterns."""
         for number, target in list(self._targets.items()):
             if (
                 isinstance(target, ActorSubscription)
@@ -521,38 +521,43 @@ class Connection:
     # Services
 
     def serve(self, host: ServiceInstance) -> tuple[list[Pending], ServiceEndpoint]:
-        """Let other nodes call an instance. The pendings are done when the hub knows."""
+        """Serve an instance to other nodes. The pendings are done once the hub has it."""
         info, service_endpoint = host.info.seen_from("private"), ServiceEndpoint(host)
         assert info is not None
-        says = announcements.described(info)
+        announcement = announcements.described(info)
         pendings = [
-            self.subscribe(service_subject(info.name, "*"), info.name, None, service_endpoint, service_endpoint.gate),
-            # Behind the other one: a node that sees the announcement can call the instance either
-            # way.
             self.subscribe(
-                service_subject(info.name, "*", host.instance), "", says, service_endpoint, service_endpoint.gate
+                service_subject(info.name, "*"), info.name, None, service_endpoint, service_endpoint.endpoint
+            ),
+            # After the other one: a node that sees the announcement can call in both ways.
+            self.subscribe(
+                service_subject(info.name, "*", host.instance),
+                "",
+                announcement,
+                service_endpoint,
+                service_endpoint.endpoint,
             ),
         ]
         return pendings, service_endpoint
 
 
-def _receiving(connection: weakref.ref[Connection]) -> Callable[[list[_Came]], None]:
-    """Return what takes what comes. The link must not keep its connection alive."""
+def _receiver(connection: weakref.ref[Connection]) -> Callable[[list[_Inbound]], None]:
+    """Return the receiver of a link, which must not keep its connection alive."""
 
-    def receive(came: list[_Came]) -> None:
+    def receive(items: list[_Inbound]) -> None:
         found = connection()
         if found is not None:
-            found._receive(came)
+            found._receive(items)
 
     return receive
 
 
-def _taking(connection: weakref.ref[Connection]) -> Callable[[Any], Any]:
-    """Return what makes objects of references. The link must not keep its connection alive."""
+def _reference_reader(connection: weakref.ref[Connection]) -> Callable[[Any], Any]:
+    """Return the reader of references. The link must not keep its connection alive."""
 
-    def take(stands: Any) -> Any:
+    def take(reference: Any) -> Any:
         found = connection()
-        return None if found is None else found.objects.take(stands)
+        return None if found is None else found.objects.take(reference)
 
     return take
 

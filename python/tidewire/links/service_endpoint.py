@@ -47,7 +47,7 @@ class ServiceEndpoint:
     def __init__(self, host: ServiceInstance) -> None:
         self._host = host
         self._warned = False
-        self.gate = host.gate
+        self.endpoint = host.endpoint
         # Without coroutines it is the threads that have the places, and the line of those who wait
         # for one.
         self.actor = self._spawn(None, host.capacity.calls) if host.values is None else host.values
@@ -58,7 +58,7 @@ class ServiceEndpoint:
         public = host.admitted("public")
         methods = {name: (method, name in public) for name, method in host.admitted("private").items()}
         lends = host.values is not None
-        self.gate.open(self, host.info.name, methods, self.actor, self._streams, host.workers, lends)
+        self.endpoint.open(self, host.info.name, methods, self.actor, self._streams, host.workers, lends)
 
     def _spawn(self, parent: ActorRef | None, places: int) -> ActorRef:
         """Return an actor for calls that the host lets run, or wait: so it takes all of both, and
@@ -66,7 +66,7 @@ class ServiceEndpoint:
         """
 
         def plan() -> Plan:
-            return Plan(self.gate, takes_context=False, coroutine=True)
+            return Plan(self.endpoint, takes_context=False, coroutine=True)
 
         most = places + self._host.capacity.waiting
         options = Options(mailbox=Mailbox(most, "fail"), concurrency=min(most + 1, CONCURRENCY.max))
@@ -77,7 +77,7 @@ class ServiceEndpoint:
         published to the subject of a service.
         """
         if not isinstance(call, RemoteMessage):
-            self.gate(call)
+            self.endpoint(call)
         elif not self._warned:
             self._warned = True
             log.warning(
@@ -88,7 +88,7 @@ class ServiceEndpoint:
                 peer=call.node,
             )
 
-    # Mostly the gate begins a call by itself; it has this do so where more is to be seen to.
+    # The compiled endpoint begins usual calls by itself, and passes all others to this method.
     async def _receive(self, call: RemoteCall) -> None:
         if call.cancelled:
             return
@@ -124,7 +124,7 @@ class ServiceEndpoint:
 
     def _late(self, handling: InboundCallRun) -> None:
         """Tell the caller of a plain function that its time is up, if its own clock has not. The
-        gate calls this.
+        compiled endpoint calls this.
         """
         title = f"{self._host.info.name}.{_method(handling.call.subject)}"
         fail(handling.call, late(title, handling.instance, handling.begun, 0))
@@ -146,26 +146,26 @@ class ServiceEndpoint:
     async def _stream(self, call: RemoteCall, request: Request, method: Bound) -> None:
         channel = CallChannel(call, request, self._give, fail)
         try:
-            writing = open_stream(self._host, request, method, channel, TaskWriter)
+            writer = open_stream(self._host, request, method, channel, TaskWriter)
         except MailboxFull as full:
             call.refuse(OVERLOADED, str(full))
             return
-        call.on_cancel(writing.close)
-        if isinstance(writing, TaskWriter):
-            await writing.run()
+        call.on_cancel(writer.close)
+        if isinstance(writer, TaskWriter):
+            await writer.run()
             return
         try:
             await channel.ended()
         finally:
-            writing.close()
+            writer.close()
 
     def _give(self, node: str, value: Any) -> Any:
-        """Return what stands for a function or an object in a result."""
+        """Return the reference of a function or an object in a result."""
         connection = self._host.node._connection
-        return None if connection is None else connection.objects.stand_in(node, value)[1]
+        return None if connection is None else connection.objects.reference_to(node, value)[1]
 
     def raised(self, handling: InboundCallRun, error: BaseException) -> None:
-        """Answer a call whose handler raised. The gate calls this.
+        """Answer a call whose handler raised. The compiled endpoint calls this.
 
         Raises:
             CancelledError: if the loop is ending.

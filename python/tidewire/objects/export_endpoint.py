@@ -1,6 +1,4 @@
-"""The endpoint of exported objects: inbound calls of functions and objects that this node has
-given.
-"""
+"""The endpoint of exported objects: inbound calls of functions and objects of this node."""
 
 from __future__ import annotations
 
@@ -27,15 +25,15 @@ _INFO = ServiceInfo("objects", instances=("objects",))
 
 
 class ObjectRequest(Request):
-    """A call of an object. Its service is what errors call the object."""
+    """A call of an object. Its service is the title of the object."""
 
     __slots__ = ("entry",)
 
     entry: Export
 
 
-class ObjectHost(ServiceInstance):
-    """Runs the calls of all that a node has given."""
+class ObjectInstance(ServiceInstance):
+    """Runs the calls of all exports of a node."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node, _INFO, {}, ConcurrencyLimits.of(node.serving), "default")
@@ -56,24 +54,24 @@ class ObjectHost(ServiceInstance):
 
 
 class ExportEndpoint(ServiceEndpoint):
-    """Lets calls in that name what their caller holds."""
+    """Admits calls of exports that their caller holds."""
 
     def __init__(self, node: Node, objects: Objects) -> None:
-        super().__init__(ObjectHost(node))
+        super().__init__(ObjectInstance(node))
         self._objects = objects
         self._entries: dict[RemoteCall, Export] = {}
 
     # Nobody may publish on the subjects of a node.
     def __call__(self, call: RemoteCall) -> None:  # type: ignore[override]
-        """Take a call in: a claim, a release, or one of an object."""
-        what = call.subject.split(".", 2)[2]
+        """Handle a claim, a release, or a call of an object."""
+        operation = call.subject.split(".", 2)[2]
         try:
-            if what == "claim":
+            if operation == "claim":
                 self._objects.claim(call)
-            elif what == "release":
+            elif operation == "release":
                 self._objects.release(call)
             else:
-                self._let_in(call, what)
+                self._admit(call, operation)
                 return
             call.reply(None)
         except MailboxFull as full:
@@ -82,8 +80,8 @@ class ExportEndpoint(ServiceEndpoint):
         except Exception as error:  # noqa: BLE001
             fail(call, error)
 
-    def _let_in(self, call: RemoteCall, what: str) -> None:
-        key, _, name = what.partition(".")
+    def _admit(self, call: RemoteCall, operation: str) -> None:
+        key, _, name = operation.partition(".")
         entry = self._objects.called(call, key)
         bound = entry.methods.get(name)
         self._entries[call] = entry

@@ -25,15 +25,15 @@ class ExportScope:
         self.entries: list[Export] = []
 
     def __call__(self, value: Any) -> Mapping[str, Any] | None:
-        export, stands = self._objects.stand_in(self._peer, value)
+        export, reference = self._objects.reference_to(self._peer, value)
         if export is not None:
             self._objects.begins(export)
             self.entries.append(export)
-        return stands
+        return reference
 
     def ended(self, lost: bool = False) -> None:
-        """Note that the call has ended. If its callee was lost, or never had it, the exports of
-        this call alone are released.
+        """End the call. The exports of this call alone are released if the callee was lost or
+        never received the call.
         """
         entries, self.entries = self.entries, []
         for export in entries:

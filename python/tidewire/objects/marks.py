@@ -15,13 +15,12 @@ from tidewire.services.contract.names import short
 
 
 class Remote:
-    """An object that may be given to other nodes; ``tw.remote`` makes it. In this process it stands
-    for the object itself.
+    """An object that may be passed to other nodes; ``tw.remote`` makes it. Within this process it
+    behaves like the object itself.
 
     Attributes:
         target: The object.
-        lease_s: Seconds that it lives without being used; None: as long as the node that gives it
-            says.
+        lease_s: Lifetime without calls, in seconds; None: ``remote_lease_ms`` of the node.
     """
 
     def __init__(self, target: Any, lease_s: float | None) -> None:
@@ -30,7 +29,7 @@ class Remote:
         self._disposals: list[weakref.WeakMethod[Callable[[Any], None]]] = []
 
     def dispose(self) -> None:
-        """Let it go: all nodes that hold it lose it."""
+        """Dispose of it: all nodes that hold it lose it."""
         disposals, self._disposals = self._disposals, []
         for disposal in disposals:
             call = disposal()
@@ -38,7 +37,7 @@ class Remote:
                 call(self)
 
     def on_dispose(self, call: Callable[[Any], None]) -> None:
-        """Have a method called, with this, when it is released."""
+        """Register a method to be called with this object when it is disposed of."""
         if not any(known() == call for known in self._disposals):
             self._disposals.append(weakref.WeakMethod(call))
 

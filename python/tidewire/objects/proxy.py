@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ImportHandle:
-    """An import of a node. The owner is notified when nobody has the proxy any more.
+    """An import of a node. Its owner is notified once the program has no reference to the proxy.
 
     Attributes:
         key: Key of the object at its owner.
@@ -39,34 +39,34 @@ class ImportHandle:
         proxy: The proxy, as long as the program has it.
     """
 
-    def __init__(self, held: ImportTable, connection: Connection, stands: Mapping[str, Any]) -> None:
-        self.key: str = stands["key"]
-        self.node: int = stands["node"]
-        self.owner: str = stands["name"]
-        self.kind: str = stands["kind"]
-        self.title: str = stands["title"]
+    def __init__(self, table: ImportTable, connection: Connection, reference: Mapping[str, Any]) -> None:
+        self.key: str = reference["key"]
+        self.node: int = reference["node"]
+        self.owner: str = reference["name"]
+        self.kind: str = reference["kind"]
+        self.title: str = reference["title"]
         self.disposed = False
         self.connection = connection
         self.proxy: Any = lambda: None
-        self._held = held
-        methods = stands.get("methods", ())
+        self._table = table
+        methods = reference.get("methods", ())
         self.methods = tuple(
             MethodInfo(name, stream=bool(stream), timeout=timeout) for name, stream, timeout in methods
         )
 
     def release(self) -> None:
-        """Tell the owner; a second time does nothing."""
+        """Notify the owner. A second call does nothing."""
         if not self.disposed:
             self.disposed = True
-            self._held.release(self)
+            self._table.release(self)
 
     def lost(self) -> None:
-        """Note that its owner is not there any more."""
-        self._held.forget(self)
+        """Forget it: its owner has left."""
+        self._table.forget(self)
 
     def check(self) -> None:
         """Raise RemoteGone if it was released here, or its link was lost."""
-        if self.disposed or not self._held.holds(self):
+        if self.disposed or not self._table.holds(self):
             lost = "its owner has left, or the link that it came over was lost"
             why = "it was disposed of here" if self.disposed else lost
             raise RemoteGone(f"{self.title} of {self.owner!r}: {why}: ask its owner for it again")
@@ -79,47 +79,47 @@ class ImportHandle:
 class _Group(Group):
     """The one route to an object."""
 
-    def __init__(self, holding: ImportHandle) -> None:
-        super().__init__(holding.title)
-        self._holding = holding
-        self.add(_ObjectRoute(holding))
+    def __init__(self, handle: ImportHandle) -> None:
+        super().__init__(handle.title)
+        self._handle = handle
+        self.add(_ObjectRoute(handle))
 
     def choose(
         self, call: OutboundCall, retry: Retry | None = None, why: TidewireError | None = None
     ) -> tuple[InstanceTransport, CallLoad]:
-        self._holding.check()
+        self._handle.check()
         try:
             return super().choose(call, retry, why)
         except NoResponders:
-            self._holding.lost()
+            self._handle.lost()
             raise RemoteGone(
-                f"{self.name} of {self._holding.owner!r}: its owner has left, or lost its link: ask for it again"
+                f"{self.name} of {self._handle.owner!r}: its owner has left, or lost its link: ask for it again"
             ) from None
 
 
 class _ObjectRoute(RemotePort):
     """The route to an object of another node."""
 
-    def __init__(self, holding: ImportHandle) -> None:
-        info = ServiceInfo(holding.title, methods=holding.methods, instances=(holding.key,))
-        super().__init__(holding.connection, info, holding.owner)
-        self._prefix = f"$node.{holding.node}.{holding.key}."
+    def __init__(self, handle: ImportHandle) -> None:
+        info = ServiceInfo(handle.title, methods=handle.methods, instances=(handle.key,))
+        super().__init__(handle.connection, info, handle.owner)
+        self._prefix = f"$node.{handle.node}.{handle.key}."
 
     def route(self) -> None:
-        """Return None: each call looks whether the object is still held."""
+        """Return None: each call checks whether the import is still valid."""
 
 
 class _Registry:
     """Registry with one group: the route of a proxy is fixed and known."""
 
-    def __init__(self, holding: ImportHandle) -> None:
-        self.holding = holding
-        self._group = _Group(holding)
+    def __init__(self, handle: ImportHandle) -> None:
+        self.handle = handle
+        self._group = _Group(handle)
         self.groups: dict[str, Group] = {}
 
     @property
     def node(self) -> Node:
-        return self.holding.connection.node
+        return self.handle.connection.node
 
     def find(self, _: str) -> Group:
         return self._group
@@ -135,24 +135,24 @@ class _Registry:
         return registry_of(self.node).pause(wait_s, seen)
 
     def find_again(self, _name: str, _within_s: float) -> Steps[None]:
-        """It is known."""
+        """Return at once: the route of a proxy is known."""
         yield from ()
 
 
 class Proxy:
     """Base class of all proxies.
 
-    ``dispose()``, or the end of ``async with`` or ``with``, lets it go; so does the end of the last
-    reference to it.
+    ``dispose()`` releases it. The end of ``async with`` or ``with``, and of the last reference to
+    it, do so too.
     """
 
-    _holding: ImportHandle
+    _handle: ImportHandle
 
     def dispose(self) -> None:
-        """Let it go: the owner needs not keep it for this node. Calls of it fail with
+        """Release it: the owner no longer keeps the object for this node. Later calls raise
         RemoteGone.
         """
-        self._holding.release()
+        self._handle.release()
 
     async def __aenter__(self) -> Any:
         return self
@@ -168,35 +168,35 @@ class Proxy:
 
     def _back(self, peer: str) -> Mapping[str, Any]:
         """Return its wire form for the return to its owner."""
-        holding = self._holding
-        holding.check()
-        if peer != holding.owner:
+        handle = self._handle
+        handle.check()
+        if peer != handle.owner:
             raise InvalidArgument(
                 f"{self!r} belongs to another node and can't be given to {peer!r}: give a function that calls it"
             )
-        return {"kind": "back", "key": holding.key}
+        return {"kind": "back", "key": handle.key}
 
 
 class RemoteObject(Proxy, Client):
-    """Stands for an object of another node: its methods are called as those of a service.
+    """Proxy of an object of another node. Its methods are called like those of a service.
 
     ``await cart.add(1)``, ``async for item in cart.items()``, ``cart.sync.add(1)`` from a plain
     thread, ``cart.with_(timeout=1.0)``.
     """
 
     stands_for_service = True
-    """It fits parameters whose type is a declared service."""
+    """The proxy is accepted for parameters whose type is a declared service."""
 
-    def __init__(self, holding: ImportHandle, registry: Any = None, options: CallOptions | None = None) -> None:
-        registry = registry or _Registry(holding)
-        Client.__init__(self, registry, holding.title, None, options or CallOptions())
-        self._holding = holding
+    def __init__(self, handle: ImportHandle, registry: Any = None, options: CallOptions | None = None) -> None:
+        registry = registry or _Registry(handle)
+        Client.__init__(self, registry, handle.title, None, options or CallOptions())
+        self._handle = handle
 
     def with_(self, **options: Any) -> RemoteObject:
         """Return the object with other options; see ``Client.with_``. Disposing of one disposes of
         both.
         """
-        return RemoteObject(self._holding, self._registry, self._options.changed(options))
+        return RemoteObject(self._handle, self._registry, self._options.changed(options))
 
     def __getattr__(self, name: str) -> ClientMethod:
         if name.startswith("_"):
@@ -207,27 +207,27 @@ class RemoteObject(Proxy, Client):
         return ClientMethod(self, name)
 
     def _methods(self) -> Mapping[str, object]:
-        return {method.name: method for method in self._holding.methods}
+        return {method.name: method for method in self._handle.methods}
 
     def __repr__(self) -> str:
-        return f"<RemoteObject {self._service} of {self._holding.owner!r}>"
+        return f"<RemoteObject {self._service} of {self._handle.owner!r}>"
 
 
 class RemoteFunction(Proxy):
-    """Stands for a function of another node: ``await progress(0.5)``; ``progress.sync(0.5)`` from a
-    plain thread.
+    """Proxy of a function of another node: ``await progress(0.5)``, or ``progress.sync(0.5)`` from
+    a plain thread.
 
     The function of a generator gives a stream, to be read with ``async for``.
     """
 
     calls_are_remote = True
-    """Its calls are awaited, or made by ``sync``."""
+    """Its calls are awaited, or block in ``sync``."""
 
-    def __init__(self, holding: ImportHandle, client: Client | None = None) -> None:
-        self._holding = holding
-        self._client = client or Client(_Registry(holding), holding.title, None, CallOptions())  # type: ignore[arg-type]
+    def __init__(self, handle: ImportHandle, client: Client | None = None) -> None:
+        self._handle = handle
+        self._client = client or Client(_Registry(handle), handle.title, None, CallOptions())  # type: ignore[arg-type]
         self._method = ClientMethod(self._client, "call")
-        self.__name__ = holding.title
+        self.__name__ = handle.title
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._method(*args, **kwargs)
@@ -240,26 +240,26 @@ class RemoteFunction(Proxy):
         """Return the function with other options; see ``Client.with_``. Disposing of one disposes
         of both.
         """
-        return RemoteFunction(self._holding, self._client.with_(**options))
+        return RemoteFunction(self._handle, self._client.with_(**options))
 
     def __repr__(self) -> str:
-        return f"<RemoteFunction {self._holding.title} of {self._holding.owner!r}>"
+        return f"<RemoteFunction {self._handle.title} of {self._handle.owner!r}>"
 
 
-class _Late:
+class _LazyStream:
     """A stream that is opened when its first item is asked for."""
 
-    def __init__(self, holding: ImportHandle) -> None:
-        self.title = holding.title
-        self._holding = holding
-        self._route = _ObjectRoute(holding)
-        self._opened: RemoteItems | None = None
+    def __init__(self, handle: ImportHandle) -> None:
+        self.title = handle.title
+        self._handle = handle
+        self._route = _ObjectRoute(handle)
+        self._reader: RemoteItems | None = None
 
     def _items(self) -> RemoteItems:
-        if self._opened is None:
-            self._holding.check()
-            self._opened = self._route.stream(Request(self.title, "take", (), {}))
-        return self._opened
+        if self._reader is None:
+            self._handle.check()
+            self._reader = self._route.stream(Request(self.title, "take", (), {}))
+        return self._reader
 
     async def take(self) -> Any:
         return await self._items().take()
@@ -268,21 +268,21 @@ class _Late:
         return self._items().take_blocking()
 
     def close(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
-        self._holding.release()
+        if self._reader is not None:
+            self._reader.close()
+        self._handle.release()
 
     def over(self) -> Steps[None]:
-        if self._opened is not None:
-            yield from self._opened.over()
-        self._holding.release()
+        if self._reader is not None:
+            yield from self._reader.over()
+        self._handle.release()
 
 
-def proxy_of(holding: ImportHandle) -> Any:
-    """Return what stands for something here."""
-    if holding.kind == "items":
-        proxy: Any = FedArgument(_Late(holding), holding.title)
+def proxy_of(handle: ImportHandle) -> Any:
+    """Return the proxy of an import."""
+    if handle.kind == "items":
+        proxy: Any = FedArgument(_LazyStream(handle), handle.title)
     else:
-        proxy = RemoteFunction(holding) if holding.kind == "function" else RemoteObject(holding)
-    holding.proxy = weakref.ref(proxy)
+        proxy = RemoteFunction(handle) if handle.kind == "function" else RemoteObject(handle)
+    handle.proxy = weakref.ref(proxy)
     return proxy

@@ -34,12 +34,12 @@ TAKE = "take"
 """The method of a stream."""
 
 _TAKES = {TAKE: Bound(TAKE, lambda: None, Signature(None, TypeHints(), 0), True, True, "private")}
-_LOOK_LEAST_S = 0.01
+_SWEEP_LEAST_S = 0.01
 _KEY_BYTES = 16
 
 
 class Export:
-    """One object that one node has been given.
+    """One object that is exported to one node.
 
     Attributes:
         key: Key of the object.
@@ -60,7 +60,7 @@ class Export:
 
 
 class Objects:
-    """Both, for one node.
+    """Exports and imports of one node.
 
     Args:
         connection: The link of the node.
@@ -73,16 +73,16 @@ class Objects:
         self._lock = threading.RLock()
         links = connection.node.links
         self._lease_s = links.remote_lease_ms / 1000
-        self._given = Exports(links.remote_objects, connection.tell)
-        self._held = ImportTable(connection)
-        self._door: ExportEndpoint | None = None
+        self._exports = Exports(links.remote_objects, connection.tell)
+        self._imports = ImportTable(connection)
+        self._endpoint: ExportEndpoint | None = None
         self._target = self._receive
         self._watch: asyncio.TimerHandle | None = None
-        # When leases are looked at next; one that is renewed ends later, and needs no other look.
+        # Time of the next sweep of leases. A renewed lease ends later, and needs no own sweep.
         self._watch_at = math.inf
 
     def open(self) -> None:
-        """Take calls in, under the number that the link has now."""
+        """Accept calls under the current number of the link."""
         joined = self._connection.link.joined
         if joined is None:
             return
@@ -90,12 +90,12 @@ class Objects:
         self._connection.subscribe(f"$node.{joined[1]}.>", "", None, self._target)
 
     def lost(self) -> None:
-        """Note that the link was lost: with it, all that was given and held."""
-        self._given.clear()
-        self._held.lost()
+        """Forget all exports and imports: the link was lost."""
+        self._exports.clear()
+        self._imports.lost()
 
     def close(self) -> None:
-        """End all."""
+        """Release all exports and imports."""
         self.lost()
         watch, self._watch = self._watch, None
         if watch is not None:
@@ -103,23 +103,23 @@ class Objects:
                 watch.cancel()
 
     def statistics(self) -> dict[str, int]:
-        """Return how many objects were given, and how many are held."""
-        self._given.expire(monotonic())
-        return {"given": len(self._given), "held": len(self._held)}
+        """Return the numbers of exports and imports."""
+        self._exports.expire(monotonic())
+        return {"given": len(self._exports), "held": len(self._imports)}
 
     # References that leave
 
-    def stand_in(self, peer: str | None, value: Any) -> tuple[Export | None, Mapping[str, Any] | None]:
-        """Return what a value is given as to a node, and what stands for it on the wire; None if it
-        may not be given.
+    def reference_to(self, peer: str | None, value: Any) -> tuple[Export | None, Mapping[str, Any] | None]:
+        """Return the export of a value to a node, and its reference on the wire. Both are None if
+        the value can't be exported.
 
         Raises:
-            LimitExceeded: if so much has been given already.
+            LimitExceeded: if the export table is full.
             InvalidArgument: if it is a proxy of what a third node owns.
             LinkLost: if the link is lost.
             NoResponders: if the node is at another hub: ``peer`` is None.
         """
-        found = None if isinstance(value, Proxy) else self._what(value)
+        found = None if isinstance(value, Proxy) else self._exportable(value)
         if found is None and not isinstance(value, Proxy):
             return None, None
         if peer is None:
@@ -140,10 +140,8 @@ class Objects:
             "methods": [[bound.name, bound.streams, None] for bound in export.methods.values()],
         }
 
-    def _what(self, value: Any) -> tuple[str, Any, float] | None:
-        """Return how a value may be given: its kind, the object and its lease; None if it may not
-        be.
-        """
+    def _exportable(self, value: Any) -> tuple[str, Any, float] | None:
+        """Return the kind, the object and the lease of a value, or None if it can't be exported."""
         if isinstance(value, Remote):
             target = value.target
             kind = "function" if callable(target) and not is_service(target) else "object"
@@ -156,52 +154,50 @@ class Objects:
 
     def _export(self, peer: str, value: Any, kind: str, target: Any, lease_s: float) -> Export:
         identity, now = _identity(target), monotonic()
-        export: Export | None = self._given.again(peer, identity, now)
+        export: Export | None = self._exports.again(peer, identity, now)
         if export is None:
             export = Export(target, kind, *_methods(kind, target))
-            self._given.add(peer, identity, export.key, lease_s, export, now)
-            self._look_at(now + lease_s)
+            self._exports.add(peer, identity, export.key, lease_s, export, now)
+            self._sweep_at(now + lease_s)
         if isinstance(value, Remote):
             value.on_dispose(self._dispose)
         return export
 
     def _dispose(self, value: Remote) -> None:
-        self._given.dispose(_identity(value.target))
+        self._exports.dispose(_identity(value.target))
 
     def begins(self, export: Export) -> None:
-        """Note that a call begins with an object: its lease stands still."""
-        self._given.begins(export.key)
+        """Suspend the lease of an export: a call with it begins."""
+        self._exports.begins(export.key)
 
     def ends(self, export: Export) -> None:
-        """Note that a call has ended with an object, or of it."""
-        until = self._given.ends(export.key, monotonic())
+        """Resume the lease of an export: a call with it, or of it, has ended."""
+        until = self._exports.ends(export.key, monotonic())
         if until is not None:
-            self._look_at(until)
+            self._sweep_at(until)
 
     def drop(self, export: Export, unclaimed: bool) -> None:
-        """Release the exports of one call; if its frame was only to be dropped unclaimed, its
-        holder may have it.
-        """
-        self._given.remove(export.key, unclaimed)
+        """Remove an export of one call, or with ``unclaimed`` only if no holder has claimed it."""
+        self._exports.remove(export.key, unclaimed)
 
     # References that come
 
-    def take(self, stands: Any) -> Any:
+    def take(self, reference: Any) -> Any:
         """Return the target of a reference.
 
         Raises:
             WireError: if it is none.
             RemoteGone: if it comes back, and this node has let it go.
-            LimitExceeded: if so much is held already.
+            LimitExceeded: if the import table is full.
         """
-        if isinstance(stands, dict) and stands.get("kind") == "back":
-            return self._given_back(str(stands.get("key")))
-        return self._held.take(stands)
+        if isinstance(reference, dict) and reference.get("kind") == "back":
+            return self._returned(str(reference.get("key")))
+        return self._imports.take(reference)
 
-    def _given_back(self, key: str) -> Any:
+    def _returned(self, key: str) -> Any:
         number = sender_of_value()
         holder = None if number is None else self._connection.link.name_of(number) or ""
-        export = self._given.returned(key, holder, number)
+        export = self._exports.returned(key, holder, number)
         if export is None:
             raise RemoteGone(
                 f"{key[:8]}: it came back to its owner, who has let it go, or has not given it to the node that it comes from"
@@ -211,42 +207,42 @@ class Objects:
     # Calls that come
 
     def called(self, call: RemoteCall, key: str) -> Export:
-        """Return the target of a call; its lease stands still until the call ends.
+        """Return the export that is called. Its lease is suspended until the call ends.
 
         Raises:
-            RemoteGone: if its caller has no such thing.
+            RemoteGone: if the caller holds no such export.
         """
-        export: Export = self._given.call(key, call.node, call.origin, monotonic())
+        export: Export = self._exports.call(key, call.node, call.origin, monotonic())
         return export
 
     def left(self, origin: int) -> None:
         """Release all exports to a node whose link has ended, and all imports from it."""
-        self._given.left(origin)
-        self._held.left(origin)
+        self._exports.left(origin)
+        self._imports.left(origin)
 
     def release(self, call: RemoteCall) -> None:
-        """Note an export that a node has released."""
+        """Release exports that a node has let go."""
         pairs = call.value()
         for key, count in zip(pairs[::2], pairs[1::2], strict=True):
             if int(count) > 0:
-                self._given.release(str(key), call.node, call.origin, int(count))
+                self._exports.release(str(key), call.node, call.origin, int(count))
 
     def claim(self, call: RemoteCall) -> None:
-        """Note what a node has got."""
+        """Confirm the exports that a node has received."""
         now = monotonic()
         for key in call.value():
-            self._given.claim(str(key), call.node, call.origin, now)
+            self._exports.claim(str(key), call.node, call.origin, now)
 
     def _receive(self, call: RemoteCall) -> None:
-        if self._door is None:
+        if self._endpoint is None:
             from tidewire.objects.export_endpoint import ExportEndpoint
 
-            self._door = ExportEndpoint(self._connection.node, self)
-        self._door(call)
+            self._endpoint = ExportEndpoint(self._connection.node, self)
+        self._endpoint(call)
 
     # Leases
 
-    def _look_at(self, at: float) -> None:
+    def _sweep_at(self, at: float) -> None:
         loop = self._connection.node._loop
         if loop is not None and at < self._watch_at:
             self._watch_at = at
@@ -258,18 +254,18 @@ class Objects:
         if self._watch is not None:
             self._watch.cancel()
         self._watch_at = at
-        self._watch = asyncio.get_running_loop().call_later(max(_LOOK_LEAST_S, at - monotonic()), self._look)
+        self._watch = asyncio.get_running_loop().call_later(max(_SWEEP_LEAST_S, at - monotonic()), self._sweep)
 
-    def _look(self) -> None:
+    def _sweep(self) -> None:
         self._watch, self._watch_at = None, math.inf
-        next_at = self._given.expire(monotonic())
+        next_at = self._exports.expire(monotonic())
         if next_at is not None:
             self._arm(next_at)
 
 
 def _identity(target: Any) -> tuple[int, int]:
-    """Return what is equal for references to the same object: bound methods are made anew each time
-    they are looked at.
+    """Return an identity that is equal for all references to an object: each access to a bound
+    method makes a new object.
     """
     owner = getattr(target, "__self__", None)
     inner = getattr(target, "__func__", None)
@@ -277,10 +273,10 @@ def _identity(target: Any) -> tuple[int, int]:
 
 
 def _methods(kind: str, target: Any) -> tuple[str, Mapping[str, Bound]]:
-    """Return what errors call an object, and what can be called.
+    """Return the title of an object for error messages, and its methods.
 
     Raises:
-        InvalidArgument: if nothing can be.
+        InvalidArgument: if it has no method for other nodes.
     """
     if kind == "items":
         return "an argument", _TAKES

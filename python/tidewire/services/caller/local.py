@@ -10,7 +10,7 @@ from tidewire.services.channel import Channel
 from tidewire.services.instance_transport import Request
 from tidewire.services.instances.inbound_call import InboundCall
 from tidewire.services.instances.instance import ServiceInstance
-from tidewire.services.instances.stream_writer import PlainWriting, StreamWriter
+from tidewire.services.instances.stream_writer import PlainWriter, StreamWriter
 
 if TYPE_CHECKING:
     from tidewire.links.call_channel import CallChannel
@@ -77,13 +77,13 @@ def open_stream(
         Refused: if the instance takes no more calls.
     """
     running = InboundCall(request, method, host.instance)
-    writing = (kind if method.coroutine else PlainWriting)(host, running, channel)
-    host.writing.add(writing)
+    writer = (kind if method.coroutine else PlainWriter)(host, running, channel)
+    host.writers.add(writer)
     try:
         if host.stopping:
             raise ActorStopped
-        writing.open()
+        writer.open()
     except TidewireError as error:
-        writing.leave()
+        writer.leave()
         raise call_error(host, running, error) from None
-    return writing
+    return writer

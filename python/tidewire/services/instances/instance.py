@@ -44,10 +44,10 @@ class ServiceInstance:
         node: The node that it lives in.
         capacity: How many calls and streams it handles at once.
         counters: Its counters.
-        writing: The streams that are under way.
-        calls: The calls whose handlers are under way.
-        gate: Behavior of ``values``. It also takes calls of other nodes once an endpoint has
-            opened it.
+        writers: The open streams.
+        calls: The calls whose handlers are running.
+        endpoint: Behavior of ``values``. It also takes calls of other nodes once it is
+            open.
         values: The actor that lets calls begin, if there are coroutines among the methods. It
             has the places of all calls; plain functions then run on the thread workers, each in the
             place of its call. Without coroutines the thread workers have the places.
@@ -67,7 +67,7 @@ class ServiceInstance:
         self.info = info
         (self.instance,) = info.instances
         self.counters = CallCounters(node._engine)
-        self.writing: set[StreamWriter] = set()
+        self.writers: set[StreamWriter] = set()
         self.calls: set[AnyRunning] = set()
         self._methods = methods
         self._admitted = {
@@ -78,11 +78,11 @@ class ServiceInstance:
         self.streams_any = any(streams for _, streams in kinds)
         self.stopping = False
         self.values = self.streams = None
-        self.gate = InstanceEndpoint(self.receive, self.instance, self.counters, self.calls)
+        self.endpoint = InstanceEndpoint(self.receive, self.instance, self.counters, self.calls)
         self.workers: ThreadWorkers | None = None
         self._stream_workers: ThreadWorkers | None = None
         if (True, False) in kinds:
-            self.values = self._spawn(self.gate, capacity.mailbox, capacity.calls)
+            self.values = self._spawn(self.endpoint, capacity.mailbox, capacity.calls)
         if (False, False) in kinds:
             self.workers = spawn_workers(node, capacity, dispatcher, self.values, info.name)
         if (False, True) in kinds:
@@ -99,7 +99,7 @@ class ServiceInstance:
         return {(method.coroutine, method.streams) for method in methods.values()}
 
     @property
-    def stream_crew(self) -> ThreadWorkers:
+    def stream_workers(self) -> ThreadWorkers:
         """The actors that run plain generators."""
         assert self._stream_workers is not None
         return self._stream_workers
@@ -180,7 +180,7 @@ class ServiceInstance:
 
     async def receive(self, running: InboundCall) -> Any:
         """Run a call of this process, or, for a plain function, have a thread worker run it; the
-        gate calls this.
+        endpoint calls this.
         """
         if running.cancelled:
             return None
@@ -261,8 +261,8 @@ class ServiceInstance:
         # The opener of a stream adds it, and then checks ``stopping``: one of the two sees the
         # other.
         self.stopping = True
-        for writing in list(self.writing):
-            writing.cancel(reason())
+        for writer in list(self.writers):
+            writer.cancel(reason())
 
     def cancel_calls(self, reason: Callable[[], BaseException]) -> None:
         """Cancel the calls that are under way. Their callers get a reason of their own each."""

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class StreamWriter:
-    """A stream that a host writes, into a channel.
+    """Writer of one stream of a service instance, into a channel.
 
     Attributes:
         host: The instance.
         running: The call that reads the stream.
-        channel: Where the items go.
+        channel: The channel to the reader.
     """
 
     def __init__(self, host: ServiceInstance, running: InboundCall, channel: Channel | CallChannel) -> None:
@@ -34,7 +34,7 @@ class StreamWriter:
         self._counted = False
 
     def open(self) -> None:
-        """Begin, or wait for a place.
+        """Begin, or wait for admission.
 
         Raises:
             ActorStopped: if the service is stopping.
@@ -44,13 +44,13 @@ class StreamWriter:
             self._proceed()
 
     def close(self) -> None:
-        """Say that nobody reads any more."""
+        """End the stream: its reader has left."""
         if self.channel.close():
             self.cancel(None)
 
     def cancel(self, reason: BaseException | None = None) -> None:
-        """End it: the generator's ``finally`` runs, and a reader that is still there gets the
-        reason after the items before it; over a link, after those that it gave credit for.
+        """Cancel the generator; its ``finally`` runs. A reader gets the reason after the items
+        before it; over a link, after the items that it gave credit for.
         """
         self.running.cancel(reason)
         self.channel.unpark()
@@ -58,12 +58,12 @@ class StreamWriter:
             self.finish(self.running.reason)
 
     def begin(self) -> None:
-        """Say that its generator begins."""
+        """Count the begin of the generator."""
         self._counted = True
         self.host.counters.began()
 
     def finish(self, error: BaseException | None) -> None:
-        """Say that nothing more will be written."""
+        """End the channel, and release the place of the stream."""
         if self._counted:
             self._counted = False
             self._count(error)
@@ -72,19 +72,18 @@ class StreamWriter:
         self.leave()
 
     def leave(self) -> None:
-        """Make room for another: nothing more will be written."""
-        self.host.writing.discard(self)
+        """Release the place of the stream to the next one."""
+        self.host.writers.discard(self)
         following: StreamWriter | None = self.host.admission.leave(self)
         if following is not None:
             following.resume()
 
     def resume(self) -> None:
-        """Begin, as there is a place; a plain generator goes on."""
+        """Begin after admission; a plain generator continues."""
         try:
             self._proceed()
         except TidewireError as stopped:
-            # The service is stopping: there is no other thread than this one to close the
-            # generator.
+            # The service is stopping: only this thread can close the generator.
             self.running.cancel(self.running.reason or stopped)
             self._end(None)
 
@@ -96,12 +95,12 @@ class StreamWriter:
         self.finish(error or self.running.reason)
 
     def late(self) -> AskTimeout:
-        """Return the error of a stream whose time is up."""
+        """Return the error of a stream whose deadline has passed."""
         text = f"{self.channel.title}: the stream's time is up: give it more with with_(timeout=...)"
         return AskTimeout(text, blocked_ms=self.running.request.blocked_ms)
 
     def failed(self, error: BaseException) -> BaseException:
-        """Return what the reader gets for what the generator raised."""
+        """Return the error for the reader of a generator that raised."""
         if self.channel.closed:
             text, title = (
                 "%(method)s: the stream was closed, and its generator failed at that: %(error)r",
@@ -114,7 +113,7 @@ class StreamWriter:
 
     def _count(self, error: BaseException | None) -> None:
         counters, title, took_us = self.host.counters, self.host.title(self.running), self.running.took_us()
-        # The generator may end before the cancellation by a reader that has gone arrives.
+        # The generator may end before the cancellation of its reader arrives.
         if self.running.cancelled or (error is None and self.channel.closed):
             counters.cancelled(title, took_us)
         elif error is not None:
@@ -123,37 +122,37 @@ class StreamWriter:
             counters.streamed(title, took_us)
 
 
-async def write(writing: StreamWriter) -> None:
-    """Write a stream of an asynchronous generator; the engine calls this for each."""
-    running = writing.running
+async def write(writer: StreamWriter) -> None:
+    """Write the stream of an asynchronous generator. The engine calls this for each one."""
+    running = writer.running
     if running.cancelled:
-        writing.finish(running.reason)
+        writer.finish(running.reason)
         return
     token = running.enter_task()
-    writing.begin()
+    writer.begin()
     left_s = running.request.left_s()
     timer = None
     if left_s is not None:
-        timer = asyncio.get_running_loop().call_later(left_s, lambda: running.cancel(writing.late()))
+        timer = asyncio.get_running_loop().call_later(left_s, lambda: running.cancel(writer.late()))
     error: BaseException | None = None
     try:
-        args, kwargs = writing.host.arguments(running)
+        args, kwargs = writer.host.arguments(running)
         items = running.method.call(*args, **kwargs)
         if not hasattr(items, "__aiter__"):
-            items = await _awaited(items, writing.channel.title)
-        await pump(items, writing.channel, running)
+            items = await _awaited(items, writer.channel.title)
+        await pump(items, writer.channel, running)
     except asyncio.CancelledError as cancelled:
         if not running.was_interrupted:
-            error = writing.failed(cancelled)
+            error = writer.failed(cancelled)
             raise
     # The reader receives every exception of the generator.
     except BaseException as raised:  # noqa: BLE001
-        error = writing.failed(raised)
+        error = writer.failed(raised)
     finally:
         if timer is not None:
             timer.cancel()
         running.leave(token)
-        writing.finish(error or running.reason)
+        writer.finish(error or running.reason)
 
 
 async def _awaited(made: Any, title: str) -> Any:
@@ -172,17 +171,17 @@ async def _awaited(made: Any, title: str) -> Any:
 
 
 class TaskWriter(StreamWriter):
-    """A stream of an asynchronous generator that is run by the task of its caller's request."""
+    """Writer of an asynchronous generator, run by the task of the request."""
 
     _place: Waiter | None = None
     _proceeds = False
 
     async def run(self) -> None:
-        """Wait for a place, and write the stream."""
+        """Wait for admission, and write the stream."""
         if not self._proceeds:
             self._place = Waiter()
         try:
-            # Another thread may have found a place meanwhile, and nobody to wake.
+            # Another thread may have admitted it before there was a waiter to wake.
             if self._place is not None and not self._proceeds:
                 await self._place
         except asyncio.CancelledError:
@@ -191,7 +190,7 @@ class TaskWriter(StreamWriter):
         await write(self)
 
     def leave(self) -> None:
-        """Make room for another; see ``StreamWriter``."""
+        """Release its place; see ``StreamWriter``."""
         super().leave()
         self._proceed()
 
@@ -201,9 +200,9 @@ class TaskWriter(StreamWriter):
             self._place.wake()
 
 
-class PlainWriting(StreamWriter):
-    """A stream of a plain generator. It is advanced on a dispatcher thread as long as there is
-    room, and holds none while there is not.
+class PlainWriter(StreamWriter):
+    """Writer of a plain generator. A dispatcher thread advances it while the reader gives credit,
+    and is free while the reader gives none.
     """
 
     def __init__(self, host: ServiceInstance, running: InboundCall, channel: Channel | CallChannel) -> None:
@@ -211,10 +210,10 @@ class PlainWriting(StreamWriter):
         self._generator: Iterator[Any] | None = None
 
     def _proceed(self) -> None:
-        self.host.stream_crew.tell(self.advance, self.running.request.priority)
+        self.host.stream_workers.tell(self.advance, self.running.request.priority)
 
     def advance(self) -> None:
-        """Write items until there is no room, or the generator ends."""
+        """Write items until the credit or the generator ends."""
         running = self.running
         if running.cancelled and self._generator is None:
             self.finish(running.reason)
@@ -223,8 +222,8 @@ class PlainWriting(StreamWriter):
         try:
             if self._generator is None:
                 self.begin()
-                self._generator = self._opened()
-            while self._goes_on():
+                self._generator = self._items()
+            while self._is_wanted():
                 if not self.channel.put(next(self._generator)) and not self.channel.park(self.resume):
                     return
             self._end(None)
@@ -236,15 +235,15 @@ class PlainWriting(StreamWriter):
         finally:
             running.leave(token)
 
-    def _opened(self) -> Iterator[Any]:
+    def _items(self) -> Iterator[Any]:
         args, kwargs = self.host.arguments(self.running)
         return iter(self.running.method.call(*args, **kwargs))
 
-    def _goes_on(self) -> bool:
-        self._look_late()
+    def _is_wanted(self) -> bool:
+        self._cancel_if_late()
         return not (self.running.cancelled or self.channel.closed)
 
-    def _look_late(self) -> bool:
+    def _cancel_if_late(self) -> bool:
         deadline = self.running.request.deadline
         if self.running.cancelled or deadline is None or monotonic() < deadline:
             return False
@@ -259,6 +258,6 @@ class PlainWriting(StreamWriter):
         # The reader also receives an exception from the end of the generator.
         except BaseException as raised:  # noqa: BLE001
             error = error or raised
-        # A generator may end by itself as its time is up: that is why, whatever it raises then.
-        is_late = self._look_late()
+        # A generator may end by itself at its deadline: the deadline is the reason then.
+        is_late = self._cancel_if_late()
         self.finish(self.running.reason if error is None or is_late else self.failed(error))

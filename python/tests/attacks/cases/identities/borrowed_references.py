@@ -52,7 +52,7 @@ async def look(target: Target) -> list[str]:
         await holder.serve(counter, name="counter", instance="real")
         await giver.client("counter").keep(tick)
         connection = giver._connection
-        [key] = holder._link().objects._held.keys()
+        [key] = holder._link().objects._imports.keys()
         number = connection.link.joined[1]
         thief = target.joined("other")
         thief.socket.settimeout(10.0)
