@@ -1,6 +1,6 @@
-"""The items of a stream on their way from one writer to one reader, on any two loops or threads.
+"""Channel between the writer and the reader of a stream, on any two loops or threads.
 
-The writer is at most ``ahead`` items ahead; then it stops until the reader has taken half of them.
+The writer is at most ``ahead`` items ahead. Then it pauses until the reader has taken half of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Ended(Exception):
-    """The stream is over. Only blocking readers see it: StopIteration can't leave a generator."""
+    """The stream has ended. Only blocking readers see it: StopIteration can't leave a generator."""
 
 
 class Channel:
@@ -28,8 +28,8 @@ class Channel:
 
     Args:
         title: Name of the stream in error messages.
-        ahead: How many items the writer is ahead at most: ``stream_ahead`` of its node.
-        deadline: When it ends at the latest, on the clock of ``time.monotonic()``, or None.
+        ahead: Most items that the writer is ahead: ``stream_ahead`` of its node.
+        deadline: Deadline of the stream, on the clock of ``time.monotonic()``, or None.
     """
 
     def __init__(self, title: str, ahead: int, deadline: float | None = None) -> None:
@@ -44,21 +44,21 @@ class Channel:
         self._resume: Callable[[], None] | None = None
         self._over = self._closed = False
         self._error: BaseException | None = None
-        self._after: list[Waiter] = []
+        self._end_waiters: list[Waiter] = []
         self.written = 0
         self.on_close: Callable[[], None] | None = None
-        """Called, on whichever thread, when nobody reads any more and the writer is still at it."""
+        """Called on any thread when the reader has left and the writer has not ended."""
 
     # The writer's side
 
     @property
     def closed(self) -> bool:
-        """True if the reader has gone."""
+        """True if the reader has left."""
         return self._closed
 
     def put(self, item: Any) -> bool:
-        """Append an item, and return whether there is capacity for more. The writer must not go on
-        before there is.
+        """Append an item, and return whether there is capacity for more. The writer pauses while
+        there is none.
         """
         with self._lock:
             self._items.append(item)
@@ -70,15 +70,15 @@ class Channel:
         return has_capacity
 
     async def wait_for_capacity(self) -> bool:
-        """Wait for capacity. Return whether somebody still reads."""
+        """Wait for capacity. Return False if the reader has left."""
         waiter = Waiter()
         if not self.park(waiter.wake):
             await waiter
         return not self._closed
 
     def park(self, resume: Callable[[], None]) -> bool:
-        """Return whether there is capacity, or nobody reads; else ``resume`` is called once when
-        that comes true.
+        """Return True if there is capacity, or the reader has left. Else ``resume`` is called once
+        when that is so.
         """
         with self._lock:
             if self._closed or len(self._items) < self.ahead:
@@ -87,20 +87,20 @@ class Channel:
             return False
 
     def unpark(self) -> None:
-        """Let the writer go on although there is no room, as it has something else to look at."""
+        """Resume the writer without capacity: it was cancelled, or its reader has left."""
         with self._lock:
             resume, self._resume = self._resume, None
         if resume is not None:
             resume()
 
     def end(self, error: BaseException | None) -> None:
-        """Say that no more items come: the stream has ended, or failed with an error."""
+        """End the stream, with an error if it has failed."""
         with self._lock:
             if self._over:
                 return
             self._over, self._error = True, error
-            waiters = [*self._take_readers(), *self._after]
-            self._after.clear()
+            waiters = [*self._take_readers(), *self._end_waiters]
+            self._end_waiters.clear()
         for waiter in waiters:
             waiter.wake()
 
@@ -110,9 +110,9 @@ class Channel:
         """Return the next item.
 
         Raises:
-            StopAsyncIteration: if the stream is over.
-            AskTimeout: if its time is up.
-            BaseException: what the writer failed with, after the items before it.
+            StopAsyncIteration: if the stream has ended.
+            AskTimeout: if its deadline has passed.
+            BaseException: the error of the writer, after the items before it.
         """
         while True:
             waiter, item = self._next()
@@ -122,8 +122,8 @@ class Channel:
             await waiter
 
     def take_blocking(self) -> Any:
-        """Return the next item, and block this thread for it. Raises as ``take``, with ``Ended`` at
-        the end.
+        """Return the next item, and block this thread until there is one. Raises as ``take``, with
+        ``Ended`` at the end.
         """
         while True:
             try:
@@ -136,29 +136,29 @@ class Channel:
             waiter.wait()
 
     def close(self) -> bool:
-        """Say that nobody reads any more; items that were not read are gone. Return whether the
-        writer was still at it.
+        """End the reading, and drop the items that were not read. Return True if the writer had not
+        ended.
         """
         with self._lock:
-            going = not self._over
+            is_open = not self._over
             self._closed = True
             self._items.clear()
             readers = self._take_readers()
         self.unpark()
         for reader in readers:
             reader.wake()
-        if going and self.on_close is not None:
+        if is_open and self.on_close is not None:
             self.on_close()
-        return going
+        return is_open
 
     def over(self) -> Steps[None]:
-        """Read no more, and wait until the writer has ended."""
+        """End the reading, and wait until the writer has ended."""
         self.close()
-        if (waiter := self._until_over()) is not None:
+        if (waiter := self._end_waiter()) is not None:
             yield waiter
 
     def _next(self) -> tuple[Waiter | None, Any]:
-        """Return an item, or what to wait with."""
+        """Return an item, or the waiter for one."""
         resume = None
         with self._lock:
             if self._items:
@@ -169,8 +169,7 @@ class Channel:
             else:
                 self._raise_if_over()
                 waiter, item = Waiter(), None
-                # Readers whose wait was cancelled stay here until the next item: one of a kind is
-                # enough.
+                # Readers whose wait was cancelled leave with the next one.
                 self._readers = [reader for reader in self._readers if reader.waits]
                 self._readers.append(waiter)
         if resume is not None:
@@ -185,7 +184,7 @@ class Channel:
 
     def _raise_if_over(self) -> None:
         if self._over:
-            # The error is raised once, as by a generator: what is read afterwards has ended.
+            # The error is raised once, as by a generator: later reads find the end.
             error, self._error = self._error, None
             if error is not None and not self._closed:
                 raise error
@@ -194,12 +193,12 @@ class Channel:
         if self.deadline is not None and monotonic() >= self.deadline:
             raise AskTimeout(f"{self.title}: the stream's time is up: give it more with with_(timeout=...)")
 
-    def _until_over(self) -> Waiter | None:
+    def _end_waiter(self) -> Waiter | None:
         with self._lock:
             if self._over:
                 return None
             waiter = Waiter()
-            self._after.append(waiter)
+            self._end_waiters.append(waiter)
             return waiter
 
     def _left_s(self) -> float | None:
@@ -207,7 +206,7 @@ class Channel:
 
 
 class Writer(Protocol):
-    """The writer of a channel: it is cancelled when its reader has gone.
+    """The writer of a channel: it is cancelled when its reader has left.
 
     Attributes:
         cancelled: True if it was cancelled.

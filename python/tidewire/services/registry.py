@@ -28,7 +28,7 @@ class Group:
 
     Attributes:
         name: The name of the service.
-        ports: The routes to its instances by their ids, in the order in which they came.
+        ports: The routes to its instances by their ids, in the order of their addition.
         methods: Its methods by name.
         balancer: The load of the instances.
         over_links: True if all its instances are in other processes.
@@ -51,39 +51,39 @@ class Group:
         """Add an instance.
 
         Raises:
-            NameTaken: if there is one with its id, or the name stands for a service with other
+            NameTaken: if there is one with its id, or the service of this name has other
                 methods.
         """
         if port.instance in self.ports:
             raise NameTaken(f"instance: {port.instance!r} serves {self.name!r} already: give another id, or none")
         methods = {method.name: method for method in port.info.methods}
-        if self.ports and _shape(methods) != _shape(self.methods):
+        if self.ports and _signatures(methods) != _signatures(self.methods):
             raise NameTaken(
                 f"name: {self.name!r} is served already, with the methods {', '.join(sorted(self.methods))}: give another name"
             )
-        # Others may be looking at the old one.
-        self._take({**self.ports, port.instance: port})
+        # Other threads may read the old one.
+        self._replace_ports({**self.ports, port.instance: port})
         self.methods = methods
         self.balancer.add(port.instance, port, port.route())
 
     def remove(self, instance: str) -> None:
         """Forget an instance."""
-        self._take({key: port for key, port in self.ports.items() if key != instance})
+        self._replace_ports({key: port for key, port in self.ports.items() if key != instance})
         self.balancer.remove(instance)
 
     def choose(
         self, call: OutboundCall, retry: Retry | None = None, why: TidewireError | None = None
     ) -> tuple[InstanceTransport, CallLoad]:
-        """Return the route to the instance for an attempt of a call, and note that the attempt
-        begins. Its load is for ``ended``.
+        """Choose the instance for an attempt of a call, and count the attempt. Return the route and
+        the load, which ``ended`` takes.
 
         Raises:
             NoResponders: if there is none.
-            TidewireError: ``why``, in its place, if it is given.
+            TidewireError: ``why``, if given, in place of it.
         """
         options = call.options
         policy, without = options.policy, () if retry is None else retry.tried
-        # While the holder is here no other is active, though the hub may not know that yet.
+        # While this process has the lease no other instance is active; the hub may learn it later.
         wanted = options.instance or (self._holder not in without and self._holder) or None
         facts = call.facts(self) if policy.kind == "lowest_latency" else ("", None, False)
         chosen: tuple[InstanceTransport, CallLoad] | None = None
@@ -103,8 +103,8 @@ class Group:
         return chosen
 
     def ended(self, instance: str, load: CallLoad, took_s: float | None, failed: bool = False) -> None:
-        """Note that a call with this load has ended: how long it took, or None where that says
-        nothing, and whether it failed.
+        """Count the end of a call with this load. ``took_s`` is None if its duration is no sample
+        of the instance.
         """
         self.balancer.ended(instance, load, took_s, failed)
 
@@ -113,10 +113,10 @@ class Group:
         return {instance for instance, port in self.ports.items() if not port.over_link}
 
     def audience(self) -> list[InstanceTransport]:
-        """Return the routes to the receivers of a call for all: the active ones, if there are."""
+        """Return the routes for a call of all instances: the active ones, if there are any."""
         return [port for instance, port in self.ports.items() if instance in self.active or not self.active]
 
-    def _take(self, ports: dict[str, InstanceTransport]) -> None:
+    def _replace_ports(self, ports: dict[str, InstanceTransport]) -> None:
         self.ports = ports
         self.active = {instance for instance in ports if not instance.startswith(STANDBY)}
         self._holder = next((one for one in self.active if not ports[one].over_link and STANDBY + one in ports), "")
@@ -136,9 +136,9 @@ class Registry:
 
     Attributes:
         groups: The instances of each, by name.
-        change_counter: Rings whenever an instance was added, or the link is back and the
+        change_counter: Rings when an instance is added, or the link is back and the
             instances are known.
-        changes: How often an instance came or went.
+        changes: Number of additions and removals of instances.
     """
 
     def __init__(self, node: Node) -> None:
@@ -193,12 +193,12 @@ class Registry:
         return "no service is known here: look whether a node that serves it has joined the same hub"
 
     def find_again(self, name: str, within_s: float) -> Steps[None]:
-        """Ask the hub, if there is one, for instances of a service without known ones: the
-        announcement may be under way.
+        """Ask the hub, if there is one, for instances of a service that has none here: their
+        announcement may be on its way.
 
         Raises:
             LinkLost: if the link to the hub is lost.
-            AskTimeout: if the hub gives no answer within that time.
+            AskTimeout: if the hub does not reply within that time.
         """
         connection = self._hub_connection(name)
         if connection is not None:
@@ -208,7 +208,7 @@ class Registry:
             except TidewireError as error:
                 raise self._refresh_error(name, error) from error
             if was_cut and name not in self.groups:
-                # The other nodes may be met again by now, but the hub has answered before that.
+                # The hub has replied before the other nodes were met again.
                 raise connection.cut(f"{name}: nobody is known to serve it")
 
     def _hub_connection(self, name: str) -> Connection | None:
@@ -216,7 +216,7 @@ class Registry:
         return connection if name not in self.groups and connection is not None and connection.is_joined else None
 
     def _refresh_error(self, name: str, error: TidewireError) -> TidewireError:
-        """Return the error of a call without a known instance, when the hub gives no answer."""
+        """Return the error of a call without a known instance, if the hub does not reply."""
         node = self.node
         if isinstance(error, LinkLost):
             return LinkLost(
@@ -237,9 +237,7 @@ class Registry:
         return [group.info for _, group in groups]
 
     def instances(self, name: str | None) -> dict[tuple[str, str], InstanceInfo]:
-        """Return the instances of one service, or of all, by the names of their services and their
-        ids.
-        """
+        """Return the instances of one service, or of all, by service name and id."""
         with self._lock:
             groups = [group for group in self.groups.values() if name in (None, group.name)]
             infos = [(group.name, port.info) for group in groups for port in group.ports.values()]
@@ -253,15 +251,15 @@ class Registry:
             group.add(port)
             self.groups[name] = group
             self.changes += 1
-        self._tell()
+        self._notify()
         self.change_counter.ring()
 
     def pause(self, wait_s: float, seen: int) -> Pending:
-        """Wait for so long, or until there are newer changes than were seen."""
+        """Wait for a time, at most until a change after the given count."""
         return self.node._engine.changed(self.change_counter, seen, wait_s)
 
     def remove(self, service: str, instance: str) -> None:
-        """Forget an instance. A second time does nothing."""
+        """Remove an instance. A second call does nothing."""
         with self._lock:
             group = self.groups.get(service)
             if group is None:
@@ -270,24 +268,22 @@ class Registry:
                 del self.groups[service]
             group.remove(instance)
             self.changes += 1
-        self._tell()
+        self._notify()
 
     def counts(self, over_links: bool) -> dict[str, int]:
-        """Return how many instances each service has: those of this process, and perhaps those over
-        links.
-        """
+        """Return the number of instances of each service in this process, or of all of them."""
         with self._lock:
             groups = sorted(self.groups.items())
         counts = {name: len(group.ports if over_links else group.local()) for name, group in groups}
         return {name: count for name, count in counts.items() if count}
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         node = self._node()
         if node is not None:
             node._engine.change_counter.ring()
 
     def keep(self, served: Served) -> None:
-        """End the served instances with the node."""
+        """Register a served instance, which ends with the node."""
         with self._lock:
             first, self._watched = not self._watched, True
             self._served.append(served)
@@ -297,7 +293,7 @@ class Registry:
             self.node.spawn(_Watch(self))
 
     def forget(self, served: Served) -> None:
-        """Note that something has ended by itself."""
+        """Remove a served instance that has ended by itself."""
         with self._lock:
             self._served = [one for one in self._served if one is not served]
 
@@ -307,36 +303,32 @@ class Registry:
             return list(self._served)
 
     def cut_streams(self) -> None:
-        """End the streams that are served here, as the node is about to stop: they may have no end.
-        Calls go on.
-        """
+        """End the streams of a node that is about to stop: they may be endless. Calls continue."""
         for one in self.served():
             one._cut_streams()
 
     def cut_calls(self) -> None:
-        """Interrupt the calls that are served here, as an error ends the node."""
+        """Interrupt the calls of this node, which ends with an error."""
         for one in self.served():
             one._cut_calls()
 
     def node_stops(self) -> None:
-        """End all that is served here, as the node is stopping: calls are finished by the engine,
-        streams are cut.
-        """
+        """End the served instances: the engine finishes calls, and streams are cut."""
         for one in self.served():
             one._node_stops()
 
 
 class _Watch:
-    """An actor that learns when its node stops. Nothing is sent to it."""
+    """Actor that ends the served instances when its node stops. It gets no messages."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
     def receive(self, message: object) -> None:
-        """Take nothing."""
+        """Do nothing: it gets no messages."""
 
     def stopped(self) -> None:
-        """Tell that the node stops."""
+        """End the served instances: the node stops."""
         self._registry.node_stops()
 
 
@@ -353,5 +345,5 @@ def registry_of(node: Node) -> Registry:
         return found
 
 
-def _shape(methods: dict[str, MethodInfo]) -> set[tuple[str, bool]]:
+def _signatures(methods: dict[str, MethodInfo]) -> set[tuple[str, bool]]:
     return {(name, method.stream) for name, method in methods.items()}

@@ -1,4 +1,4 @@
-"""Route to an instance in this process: arguments and results are handed over as they are."""
+"""Route to a service instance of this process. Arguments and results are not copied."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class LocalPort:
-    """A port to a host of this process."""
+    """Transport to a service instance of this process."""
 
     over_link = False
 
@@ -68,7 +68,7 @@ class LocalPort:
 def open_stream(
     host: ServiceInstance, request: Request, method: Bound, channel: Channel | CallChannel, kind: type[StreamWriter]
 ) -> StreamWriter:
-    """Begin to write a stream into a channel, or have it wait for a place.
+    """Begin to write a stream into a channel, or wait for admission.
 
     Args:
         kind: The writer of an asynchronous generator.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LocalReply(Procedure[Any]):
-    """A call that was sent to a host of this process."""
+    """The reply of a call to a service instance of this process."""
 
     __slots__ = ("_host", "_job", "_pending", "_running")
 
@@ -36,8 +36,8 @@ class LocalReply(Procedure[Any]):
                     raise call_error(self._host, self._running, error) from None
                 raise
             finally:
-                # The traceback keeps this frame: what is in it would live until the garbage
-                # collector comes.
+                # The traceback keeps this frame, and with it the call until the garbage collector
+                # runs.
                 del self
         if value.__class__ is Failure:
             try:
@@ -47,19 +47,19 @@ class LocalReply(Procedure[Any]):
         return value
 
     def cancel(self) -> None:
-        """Say that nobody will wait; see ``Reply``."""
+        """Cancel the call; see ``Reply``."""
         self._running.cancel()
         self._pending.cancel()
         if not self._running.begun:
-            # The message waits for its turn, and may be kept as a dead letter after that: not with
-            # what was to be handled.
+            # The message stays in the mailbox, and may become a dead letter: without its
+            # arguments.
             self._running.forget()
             if self._job is not None:
                 self._job.over()
 
 
 def call_error(host: ServiceInstance, running: InboundCall, error: TidewireError) -> TidewireError:
-    """Return an error of the engine, which names an actor, as one that names the call."""
+    """Return the error of a call for an error of the engine, which names an actor."""
     request = running.request
     if isinstance(error, AskTimeout):
         return late(request.title, running.instance, running.begun, request.blocked_ms, error.reason)
@@ -77,7 +77,7 @@ def call_error(host: ServiceInstance, running: InboundCall, error: TidewireError
 
 
 def late(title: str, instance: str, begun: bool, blocked_ms: int | None, cause: str | None = None) -> AskTimeout:
-    """Return the error of a call whose time was up before its handler has answered."""
+    """Return the error of a call whose deadline has passed before its reply."""
     state = "its handler was at it, and is cancelled" if begun else "its handler had not begun"
     return AskTimeout(
         f"{title}: no answer in time from the instance {instance!r}, {state}: "

@@ -14,15 +14,13 @@ if TYPE_CHECKING:
     from tidewire.services.instances.inbound_call import AnyRunning
 
 fences: dict[tuple[str, str], Callable[[], int]] = {}
-"""What gives the fencing token of an instance, by its service and id, for those of which one is
-active at a time.
-"""
+"""Fencing tokens of single-active instances, by service and id."""
 
 
 class CallContext:
-    """The call that a handler is at. ``tw.context()`` gives it, and so does a parameter annotated
-    as ``tw.CallContext``. In the worker of a pool it is the task, with ``cancelled`` and
-    ``progress``; all else raises InvalidArgument there.
+    """The call that a handler runs for: ``tw.context()``, or a parameter annotated as
+    ``tw.CallContext``. In the worker of a pool it is the task, with ``cancelled`` and
+    ``progress``; all other attributes raise InvalidArgument there.
     """
 
     __slots__ = ("_running",)
@@ -48,10 +46,10 @@ class CallContext:
     @property
     def fence(self) -> int:
         """The fencing token of an instance that is served with ``active="single"``: greater than
-        those of all that were active before.
+        the tokens of all instances that were active before.
 
         Raises:
-            LeaseLost: if the instance is not the active one any more.
+            LeaseLost: if the instance is no longer the active one.
             InvalidArgument: if it is served in another way.
         """
         found = fences.get((self.service, self.instance))
@@ -68,26 +66,22 @@ class CallContext:
 
     @property
     def node(self) -> str:
-        """The name of the node that called."""
+        """The name of the calling node."""
         return self._running.request.node
 
     @property
     def user(self) -> str | None:
-        """The user on whose behalf the call is made, or None where nobody has signed in."""
+        """The user of the call, or None without a token."""
         return self._running.request.user
 
     @property
     def origin(self) -> str:
-        """From where the call comes: "node" from this node, "private" from another one that joined,
-        "public" over HTTP.
-        """
+        """Origin of the call: "node" (this node), "private" (another one) or "public" (HTTP)."""
         return self._running.request.origin
 
     @property
     def trace(self) -> str:
-        """The id, 32 hex digits, that this call shares with those that it led to and those that led
-        to it.
-        """
+        """The trace id, 32 hex digits: all calls of one chain share it."""
         return self._running.request.trace
 
     @property
@@ -97,29 +91,29 @@ class CallContext:
 
     @property
     def deadline(self) -> float | None:
-        """When the call ends at the latest, on the clock of ``time.monotonic()``, or None for a
-        stream without an end.
+        """Deadline of the call on the clock of ``time.monotonic()``, or None for a stream without
+        one.
         """
         return self._running.request.deadline
 
     @property
     def remaining(self) -> float | None:
-        """How many seconds are left, 0 if none, or None without a deadline."""
+        """Seconds to the deadline, 0 after it, or None without one."""
         deadline = self._running.request.deadline
         return None if deadline is None else max(0.0, deadline - monotonic())
 
     @property
     def cancelled(self) -> bool:
-        """True if no caller waits for the result any more. A coroutine is cancelled then; a plain
-        function checks here.
+        """True if the caller no longer waits for the result. A coroutine is cancelled then; a plain
+        function can check this.
         """
         if isinstance(self._running, RunningTask):
             return self._running.is_cancelled()
         return self._running.cancelled or self.remaining == 0.0
 
     def progress(self, fraction: float, note: str | None = None) -> None:
-        """Report, in the worker of a pool, how far the task is: ``on_progress`` of its submitter
-        gets the newest report. Nothing is waited for.
+        """Report the progress of a task in the worker of a pool: ``on_progress`` of its submitter
+        gets the newest report. It does not wait.
 
         Args:
             fraction: From 0 to 1.
@@ -127,7 +121,7 @@ class CallContext:
 
         Raises:
             InvalidArgument: if an argument is not allowed, or this is no task of a pool.
-            asyncio.CancelledError: if the task was cancelled, and is to end.
+            asyncio.CancelledError: if the task was cancelled.
         """
         if not isinstance(self._running, RunningTask):
             raise InvalidArgument("progress: this is no task of a pool: a command takes a tw.Progress for it")
@@ -146,10 +140,10 @@ class CallContext:
 
 
 def context() -> CallContext:
-    """Return the context of the call, or of the task of a pool, that this code belongs to.
+    """Return the context of the call, or of the task of a pool, in which this code runs.
 
     Raises:
-        InvalidArgument: if it belongs to none.
+        InvalidArgument: outside of calls and tasks.
     """
     found, task = running.get(), running_task.get()
     if found is None and task is None:

@@ -34,14 +34,14 @@ class DurableHandlers:
     """The durable handlers of an instance.
 
     Args:
-        node: Where they run, and whose streams they read.
+        node: The node that runs them, and whose streams they read.
         host: The instance.
-        events: The events that they handle, each with its handler.
-        commands: The commands that they run, each with its handler.
+        events: The events, each with its handler.
+        commands: The commands, each with its handler.
         dispatcher: Dispatcher whose threads run plain functions.
 
     Raises:
-        InvalidArgument: if the node has no place for streams.
+        InvalidArgument: if the node has no storage backend.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class DurableHandlers:
         self.rests = ChangeCounter()
         self.title = f"durable handlers of {host.info.name!r}"
         self._node = node
-        self._leaving = False
-        self._handlings: list[DurableSubscription | CommandWorker] = []
+        self._is_stopping = False
+        self._workers: list[DurableSubscription | CommandWorker] = []
         for event, bound in events:
-            parameter, takes_value = _takes(event)
-            self._handlings.append(
+            parameter, takes_value = _event_parameter(event)
+            self._workers.append(
                 DurableSubscription(
                     host,
                     home,
@@ -77,9 +77,7 @@ class DurableHandlers:
                 )
             )
         for command, bound in commands:
-            self._handlings.append(
-                CommandWorker(host, node._command_home(), bound, command.mark, dispatcher, self.rests)
-            )
+            self._workers.append(CommandWorker(host, node._command_home(), bound, command.mark, dispatcher, self.rests))
         node._ensure_loop()
         node._waits_for.append(self)
         node._at_goodbye.append(self.leave)
@@ -89,13 +87,13 @@ class DurableHandlers:
 
     @property
     def consumers(self) -> dict[str, Consumer]:
-        """The consumers that were found or made, by the name that was said as ``durable``."""
-        found = {one.mark.name: one.consumer for one in self._handlings if one.consumer is not None}
+        """The open consumers, by the names given as ``durable``."""
+        found = {one.mark.name: one.consumer for one in self._workers if one.consumer is not None}
         return {str(name): consumer for name, consumer in found.items()}
 
     def opened(self) -> Awaitable[None]:
-        """Return what waits until all have begun, and raises what went wrong. They begin all the
-        same if the wait is cancelled.
+        """Wait until all have begun, or raise the error of their start. A cancelled wait does not
+        stop the start.
         """
         self._is_awaited = True
         return self._wait_opened()
@@ -111,7 +109,7 @@ class DurableHandlers:
             raise
 
     def opened_blocking(self) -> None:
-        """As ``opened``, and block this thread."""
+        """Block this thread until all have begun; see ``opened``."""
         self._is_awaited = True
         self.opening.result()
 
@@ -121,40 +119,38 @@ class DurableHandlers:
             log.error("consumer.start_failed", "%(title)s: they did not begin: %(error)s", **fields)
 
     def is_idle(self) -> bool:
-        """Return whether they have nothing to do; once they are leaving, whether they have
-        ended.
-        """
+        """Return True if no event or command is handled; while stopping, if all have ended."""
         loop = self._node._loop
         if loop is None or loop.is_closed():
             return True
-        return all(one.is_over if self._leaving else one.is_idle for one in self._handlings)
+        return all(one.is_over if self._is_stopping else one.is_idle for one in self._workers)
 
     def leave(self) -> None:
-        """Fetch nothing more; what was fetched is handled. From any thread; ``is_idle`` says when
-        it is done.
+        """Drain: stop fetching, and handle the fetched events. From any thread; ``is_idle`` is true
+        afterwards.
         """
-        self._leaving = True
-        self._soon(self._drain)
+        self._is_stopping = True
+        self._on_loop(self._drain)
 
     def cut(self) -> None:
-        """Interrupt what is under way, and give it back. From any thread."""
-        self._leaving = True
-        self._soon(self._cut)
+        """Interrupt all handlers, and release their events. From any thread."""
+        self._is_stopping = True
+        self._on_loop(self._cut)
 
     def stopping(self, drain: bool, timeout: float | None) -> Steps[Ledger]:
-        """End them. Each fetched event is handled within the time, or given back; a failed one
-        counts as given back.
+        """End them. Fetched events are handled within the timeout, or released; a failed event
+        counts as released.
         """
         yield LoopCall(self._node, self._stop(drain, timeout))
-        return Ledger.total([Ledger(*one.counts, 0) for one in self._handlings])
+        return Ledger.total([Ledger(*one.counts, 0) for one in self._workers])
 
     async def _open(self) -> None:
-        for one in self._handlings:
+        for one in self._workers:
             await one.open()
 
     async def _stop(self, drain: bool, timeout: float | None) -> None:
         until = None if timeout is None else monotonic() + timeout
-        self._leaving = True
+        self._is_stopping = True
         self.opening.cancel()
         if drain:
             self._drain()
@@ -162,17 +158,17 @@ class DurableHandlers:
         self._cut()
         last = monotonic() + _LAST_S
         await steps.awaited(self.over(last if until is None else max(last, until)))
-        for one in self._handlings:
+        for one in self._workers:
             one.end()
         node = self._node
         node._waits_for = [one for one in node._waits_for if one is not self]
         node._at_goodbye = [hook for hook in node._at_goodbye if hook != self.leave]
 
     def over(self, until: float | None) -> Steps[None]:
-        """Wait until they have ended, and what they gave back is stored."""
+        """Wait until all have ended, and their settlements are stored."""
         while True:
             seen = self.rests.count
-            if all(one.is_over for one in self._handlings):
+            if all(one.is_over for one in self._workers):
                 return
             left_s = None if until is None else until - monotonic()
             if left_s is not None and left_s <= 0:
@@ -180,14 +176,14 @@ class DurableHandlers:
             yield self._node._engine.changed(self.rests, seen, left_s)
 
     def _drain(self) -> None:
-        for one in self._handlings:
+        for one in self._workers:
             one.drain()
 
     def _cut(self) -> None:
-        for one in self._handlings:
+        for one in self._workers:
             one.cut()
 
-    def _soon(self, call: Any) -> None:
+    def _on_loop(self, call: Any) -> None:
         loop = self._node._loop
         if loop is None or loop.is_closed():
             return
@@ -197,8 +193,8 @@ class DurableHandlers:
             loop.call_soon_threadsafe(call)
 
 
-def _takes(event: Event) -> tuple[str | None, bool]:
-    """Return which parameter takes the event, and whether the first takes its value."""
+def _event_parameter(event: Event) -> tuple[str | None, bool]:
+    """Return the parameter for the event, and whether the first parameter is its value."""
     function = event.function
     for name, hint in type_hints.written_for(type_hints.innermost(function.call)).items():
         if name != "return" and type_hints.is_event(

@@ -151,7 +151,7 @@ class ServiceInstance:
         return found
 
     def arguments(self, running: InboundCall) -> Arguments:
-        """Return the arguments of the method of a call.
+        """Return the arguments for the method of a call.
 
         Raises:
             InvalidArgument: if an argument does not fit.
@@ -165,7 +165,7 @@ class ServiceInstance:
         return args, kwargs
 
     def on_thread(self, running: InboundCall, timeout: float | None) -> LocalReply:
-        """Have a thread worker run a plain function.
+        """Run a plain function on a thread worker.
 
         Raises:
             ActorStopped: if the service is stopping.
@@ -179,8 +179,8 @@ class ServiceInstance:
         return LocalReply(self, pending, running, job)
 
     async def receive(self, running: InboundCall) -> Any:
-        """Run a call of this process, or, for a plain function, have a thread worker run it; the
-        endpoint calls this.
+        """Run a call of this process; a plain function runs on a thread worker. The endpoint calls
+        this.
         """
         if running.cancelled:
             return None
@@ -208,7 +208,7 @@ class ServiceInstance:
             running.leave(token)
 
     def raised(self, running: AnyRunning, error: BaseException) -> Failure | None:
-        """Return the answer of a method that raised; None if nobody waits for it.
+        """Return the reply of a method that raised; None if its caller has left.
 
         Raises:
             CancelledError: if the loop is ending, and the task with it.
@@ -245,7 +245,7 @@ class ServiceInstance:
             running.leave(token)
 
     def refuse_coroutine(self, running: AnyRunning, value: Coroutine[Any, Any, Any]) -> None:
-        """Give up what a plain function gave.
+        """Refuse the coroutine that a plain function returned.
 
         Raises:
             InvalidArgument: always.
@@ -255,17 +255,14 @@ class ServiceInstance:
         raise InvalidArgument(f"{running.request.title}: {text}")
 
     def end_streams(self, reason: Callable[[], BaseException]) -> None:
-        """End the streams that are under way: they may have no end of their own. Their readers get
-        a reason of their own each.
-        """
-        # The opener of a stream adds it, and then checks ``stopping``: one of the two sees the
-        # other.
+        """End the open streams, as they may be endless. Each reader gets a reason of its own."""
+        # The opener adds a stream before it checks ``stopping``, so no stream is missed.
         self.stopping = True
         for writer in list(self.writers):
             writer.cancel(reason())
 
     def cancel_calls(self, reason: Callable[[], BaseException]) -> None:
-        """Cancel the calls that are under way. Their callers get a reason of their own each."""
+        """Cancel the running calls. Each caller gets a reason of its own."""
         for running in list(self.calls):
             running.cancel(reason())
 
@@ -275,8 +272,8 @@ class ServiceInstance:
         return Failure(error_for_caller(running.request.title, error))
 
     def log_failure(self, running: AnyRunning, error: BaseException) -> None:
-        """Log that a method has raised; what its caller has given is no failure of it, nor what its
-        object calls an answer.
+        """Log the exception of a method, unless the arguments caused it, or the object declares it
+        as a reply.
         """
         served = getattr(running.method.call, "__self__", None)
         if not isinstance(error, (InvalidArgument, *getattr(served, "_answers_", ()))):
@@ -296,8 +293,6 @@ class ServiceInstance:
 
 
 def is_cancelled() -> bool:
-    """Return whether this very task is cancelled, rather than something that the handler
-    awaited.
-    """
+    """Return True if this task is cancelled, and not an awaitable of the handler."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0

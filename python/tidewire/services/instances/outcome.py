@@ -8,22 +8,22 @@ from tidewire.errors import RemoteError, RemoteTraceback
 
 
 def error_for_caller(title: str, error: BaseException) -> BaseException:
-    """Return the error that the caller of a handler gets: the handler's own, unless it would do
+    """Return the error for the caller of a handler that raised: the same one, unless it means
     something else there.
 
-    StopIteration would end a loop of the caller, and SystemExit its program. Ctrl-C ends this one
-    as well.
+    StopIteration would end a loop of the caller, and SystemExit its program. Ctrl-C also ends this
+    program.
     """
     if isinstance(error, KeyboardInterrupt):
         from tidewire._runtime.loop import interrupted
 
         interrupted(error)
     if isinstance(error, (StopIteration, StopAsyncIteration)):
-        made: BaseException = RuntimeError(f"{title} raised {type(error).__name__}")
-        made.__cause__ = error
-        return made
+        replacement: BaseException = RuntimeError(f"{title} raised {type(error).__name__}")
+        replacement.__cause__ = error
+        return replacement
     if isinstance(error, Exception):
-        # A call in the handler was not taken; the call of the handler was.
+        # The flag belongs to a call within the handler; the call of the handler was taken.
         vars(error).pop("untaken", None)
         return error
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))

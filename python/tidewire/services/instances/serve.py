@@ -59,46 +59,44 @@ def serve(
     version: str = "",
     metadata: Mapping[str, str] | None = None,
 ) -> Served | SingleActive:
-    """Serve an object, a function, or a dict of functions. The result may be awaited, and needs not
-    be.
+    """Serve an object, a function, or a dict of functions. Awaiting the result is optional.
 
     Args:
-        node: Where it is served. It ends with the node.
+        node: The node that serves it. The service ends with the node.
         target: An object of a declared service, any other object for its public methods, a
             function, or functions by name.
-        name: Name for callers; the default is what the class says.
-        visibility: Allowed callers: "node" (this process), "private" (also the nodes that joined)
-            or "public" (for now the same).
-        instance: An id for this instance; the default is the name with a random part.
-        concurrency: Calls that it handles at once, over all callers.
-        waiting: Calls, and streams, that have come and not begun; one more is refused.
-        streams: Streams that it writes at once, over all readers; further ones wait.
-        dispatcher: Which threads run its plain functions.
-        active: "all", or "single": of all instances of this name one is active at a time, the
-            holder of a lease where the streams of the node live. The others stand by; a
-            ``tw.SingleActive`` is returned.
-        lease: Of a single active service: seconds after which another is active if this process is
-            lost, 0.2 to 3,600. It is renewed every third of it.
-        version: The semantic version of this instance, such as "1.4.2". ``node.services()`` tells
-            it to others.
-        metadata: Further metadata of this instance for others: texts by name, 4,096 bytes in
-            all.
+        name: Name for callers; the default is the name that the class declares.
+        visibility: Allowed callers: "node" (this process), "private" (also other nodes) or
+            "public" (also clients over HTTP).
+        instance: Id of this instance; the default is the name with a random suffix.
+        concurrency: Most calls that run at once, over all callers.
+        waiting: Most calls and streams that wait to begin; further ones are refused.
+        streams: Most streams that are written at once, over all readers; further ones wait.
+        dispatcher: Dispatcher whose threads run its plain functions.
+        active: "all", or "single": one instance of this name is active at a time, the holder of a
+            lease in the storage backend of the node. The others stand by. The result is a
+            ``tw.SingleActive``.
+        lease: Seconds after which another instance of a single-active service takes over if this
+            process is lost: 0.2 to 3,600. The lease is renewed after each third of it.
+        version: The semantic version of this instance, such as "1.4.2", for
+            ``node.services()``.
+        metadata: Further metadata of this instance: texts by name, 4,096 bytes in all.
 
-    For concurrency, waiting and streams the default is what ``node.serving`` says.
+    ``node.serving`` has the defaults of concurrency, waiting and streams.
 
     Returns:
-        The served instance, to look at and to stop.
+        The served instance.
 
     Raises:
-        InvalidArgument: if it can't be served, or an option is not allowed; all problems of a
-            declaration are named. Also with ``active="single"`` if the node has no place for
-            leases.
-        NameTaken: if there is an instance of this id, or the name stands for a service with other
+        InvalidArgument: if it can't be served, or an option is not allowed. The error names all
+            problems of a declaration. Also with ``active="single"`` if the node has no storage
+            backend.
+        NameTaken: if there is an instance of this id, or the service of this name has other
             methods.
         UnknownDispatcher: if there is no such dispatcher.
         NodeStopped: if the node has been stopped.
-        TidewireError: when the result is awaited, what the hub has against it, such as Unauthorized
-            or NameTaken; it is served no longer then, in this process either.
+        TidewireError: when the result is awaited: the refusal of the hub, such as Unauthorized or
+            NameTaken. The service is then no longer served in this process either.
     """
     node._check()
     if isinstance(target, type):
@@ -136,12 +134,12 @@ def known(node: Node) -> list[ServiceInfo]:
 
 
 class Served:
-    """One instance of a service, as the one who serves it holds it.
+    """Handle of one served instance.
 
     Attributes:
         name: The name of the service.
         instance: The id of the instance.
-        info: Its description for others.
+        info: Its description for other nodes.
     """
 
     def __init__(
@@ -200,11 +198,10 @@ class Served:
 
         try:
             for pending in self._announcements:
-                # A wait that is cancelled leaves the answer of the hub to the next one.
+                # The reply of the hub survives a cancelled wait.
                 yield from asyncio.shield(pending).__await__()
         except TidewireError as error:
-            # The service returns with a lost link. A service that the hub refuses is served
-            # nowhere.
+            # A lost link is joined again, and serves it then. A refused service ends.
             if not isinstance(error, (LinkLost, NodeStopped)):
                 yield from self.stop(drain=False).__await__()
             raise
@@ -218,8 +215,8 @@ class Served:
 
     @property
     def consumers(self) -> dict[str, Consumer]:
-        """The consumers of its durable handlers, by the name that each was given as ``durable``: to
-        look at, to pause, for dead letters.
+        """The consumers of its durable handlers, by the names given as ``durable``: for their
+        state, pauses and dead letters.
         """
         return {} if self._durables is None else self._durables.consumers
 
@@ -230,7 +227,7 @@ class Served:
 
         self._durables = DurableHandlers(self._node, self._host, events, commands, dispatcher)
         if running_loop() is None:
-            # Nobody could wait for it otherwise.
+            # Without a running loop nobody can await the start.
             try:
                 self._durables.opened_blocking()
             except BaseException:
@@ -238,29 +235,29 @@ class Served:
                 raise
 
     def _join(self, connection: Connection) -> None:
-        """Let other nodes call it, if they may."""
+        """Serve it to other nodes, unless its visibility is "node"."""
         if self._endpoint is None and self.info.seen_from("private") is not None:
             self._announcements, self._endpoint = connection.serve(self._host)
 
     async def stop(self, drain: bool = True, timeout: float | None = _TIMEOUT_S) -> Ledger:
-        """Stop this instance: no call comes any more, and streams are cut. A second call gives the
-        same ledger.
+        """Stop this instance: it takes no more calls, and its streams are cut. A second call
+        returns the same ledger.
 
         Args:
-            drain: True if the calls that have arrived are finished. Else handlers are
-                cancelled, and other instances get the calls that have not begun.
-            timeout: Seconds after which handlers that are stuck are abandoned.
+            drain: True to finish the calls that have arrived. Otherwise handlers are cancelled,
+                and other instances get the calls that have not begun.
+            timeout: Seconds after which stuck handlers are abandoned.
 
         Returns:
             Outcome of all calls and events.
 
         Raises:
-            AskCycle: if a method of this instance would wait for it.
+            AskCycle: if a method of this instance waits for it.
         """
         return await steps.awaited(self._end(drain, timeout))
 
     def _end(self, drain: bool = True, timeout: float | None = _TIMEOUT_S) -> Steps[Ledger]:
-        self._refuse_own()
+        self._refuse_self_stop()
         if self._ledger is None:
             self._leave()
             ledgers: list[Ledger] = []
@@ -277,8 +274,8 @@ class Served:
         return ServedSync(self, self._node)
 
     def statistics(self) -> dict[str, Any]:
-        """Return counts of calls and streams, and how long calls took. Calls that never began are
-        not among them.
+        """Return the counts of calls and streams, and the durations of calls. Calls that never
+        began are not counted.
         """
         counts = self._host.counters.summary()
         return {"service": self.name, "instance": self.instance, **counts, "waiting": self._host.waiting}
@@ -287,7 +284,7 @@ class Served:
         state = "stopped" if self._ledger is not None else "serving"
         return f"<Served {self.name!r} {self.instance!r}, {len(self.info.methods)} methods, {state}>"
 
-    def _refuse_own(self) -> None:
+    def _refuse_self_stop(self) -> None:
         running = current()
         if running is not None and running.instance == self.instance:
             title = running.request.title
@@ -360,7 +357,7 @@ class Served:
     def _receiver(self, bound: Bound, event: Event) -> Callable[..., Any]:
         host, name = self._host, self.name
 
-        def begun(message: Any, context: Context) -> InboundCall:
+        def inbound_call(message: Any, context: Context) -> InboundCall:
             request = Request(
                 name,
                 event.name,
@@ -372,8 +369,8 @@ class Served:
             )
             return InboundCall(request, bound, self.instance)
 
-        async def receive_later(message: Any, context: Context) -> None:
-            running = begun(message, context)
+        async def receive_async(message: Any, context: Context) -> None:
+            running = inbound_call(message, context)
             token = running.enter_task()
             try:
                 args, kwargs = host.arguments(running)
@@ -382,7 +379,7 @@ class Served:
                 running.leave(token)
 
         def receive(message: Any, context: Context) -> None:
-            running = begun(message, context)
+            running = inbound_call(message, context)
             token = running.enter()
             try:
                 args, kwargs = host.arguments(running)
@@ -390,11 +387,11 @@ class Served:
             finally:
                 running.leave(token)
 
-        return receive_later if bound.coroutine else receive
+        return receive_async if bound.coroutine else receive
 
 
 class ServedSync(Blocking[Served]):
-    """Blocking calls of what is served, at ``served.sync``."""
+    """Blocking calls of a served instance, at ``served.sync``."""
 
     stop = blocking(Served.stop, "_end")
 

@@ -38,17 +38,16 @@ if TYPE_CHECKING:
 
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 2.0
-_LOOK_AGAIN_S = 60.0
+_RECHECK_S = 60.0
 
 
 class SingleActive:
-    """One instance of a service of which one is active at a time, as the one who serves it holds
-    it.
+    """Handle of one instance of a single-active service.
 
     Attributes:
         name: The name of the service.
         instance: The id of the instance.
-        info: Description of the service for others while the instance is active.
+        info: Description of the service for other nodes while the instance is active.
     """
 
     def __init__(
@@ -74,41 +73,41 @@ class SingleActive:
         self._lease = Lease(
             node._home(), f"active.{self.name}", f"{node.name}/{self.instance}", lease_us / 1e6, tied=True
         )
-        self._guarded = _guarded(declared, self._lease)
-        # The instance while it is active, and after that until it has stopped.
+        self._guarded_methods = _guarded(declared, self._lease)
+        # The served instance while it is active, and then until it has stopped.
         self._inner: Served | None = None
         self._stopping: Served | None = None
         self._ledgers: list[Ledger] = []
-        self._is_over = self._leaving = False
+        self._is_over = self._is_stopping = False
         node._ensure_loop()
-        # Calls that come while nobody is active wait here.
+        # Calls wait here while no instance is active.
         calls = {name: Method(name, self._forwarder(method), method.mark) for name, method in declared.methods.items()}
         standby = f"{STANDBY}{self.instance}"
         details = tuple(replace(detail, id=standby) for detail in info.details)
-        door = replace(info, instances=(standby,), details=details, events=())
-        self._door = Served(
-            node, None, replace(declared, methods=calls, events=[], commands={}), door, capacity, "default"
+        standby_info = replace(info, instances=(standby,), details=details, events=())
+        self._standby = Served(
+            node, None, replace(declared, methods=calls, events=[], commands={}), standby_info, capacity, "default"
         )
         context.fences[self.name, self.instance] = lambda: self._lease.fence
         node._waits_for.append(self)
         node._at_goodbye.append(self._leave)
         self._task: asyncio.Task[None] | None = None
         self._ending: Future[None] | None = None
-        LoopCall(self._node, self._stand())
+        LoopCall(self._node, self._run())
 
     def __await__(self) -> Generator[Any, Any, SingleActive]:
-        yield from self._door.__await__()
+        yield from self._standby.__await__()
         return self
 
     @property
     def is_active(self) -> bool:
-        """True if this instance is certainly the active one, by the clock of this process."""
+        """True while the lease is held by the clock of this process."""
         return self._inner is not None and self._lease.is_held
 
     @property
     def fence(self) -> int:
-        """The fencing token: greater than that of every instance that was active before. Give it to
-        stores that can compare it.
+        """The fencing token: greater than the tokens of all instances that were active before. Pass
+        it to stores that can compare tokens.
 
         Raises:
             LeaseLost: if this instance is not active.
@@ -144,46 +143,46 @@ class SingleActive:
             await self._node._engine.changed(self.rests, seen, left_s)
 
     async def stop(self, drain: bool = True, timeout: float | None = 30.0) -> Ledger:
-        """Stop this instance. If it is active, calls that came are finished, and then another is
-        active at once. A second call gives the same ledger.
+        """Stop this instance. An active one finishes its calls, and then another takes over at
+        once. A second call returns the same ledger.
 
-        Cancelled, it goes on, and a second call waits for its end.
+        A cancelled stop continues, and a second call waits for its end.
 
         Args:
-            drain: True if the calls that have arrived are finished.
-            timeout: Seconds after which handlers that are stuck are abandoned.
+            drain: True to finish the calls that have arrived.
+            timeout: Seconds after which stuck handlers are abandoned.
         """
         inner = self._inner
         if inner is not None:
-            inner._refuse_own()
+            inner._refuse_self_stop()
         await asyncio.shield(asyncio.wrap_future(self._begin_end(drain, timeout)))
-        return Ledger.total([*self._ledgers, await self._door.stop(drain, timeout)])
+        return Ledger.total([*self._ledgers, await self._standby.stop(drain, timeout)])
 
     def statistics(self) -> dict[str, Any]:
-        """Return counts of calls while it is active; those of its standby otherwise."""
+        """Return the counts of calls of the active instance, or of its standby."""
         inner = self._inner
         return {
-            **(self._door if inner is None else inner).statistics(),
+            **(self._standby if inner is None else inner).statistics(),
             "instance": self.instance,
             "active": self.is_active,
         }
 
     def is_idle(self) -> bool:
-        """Return whether a node that stops need not wait for it."""
+        """Return True if a stopping node does not wait for it."""
         loop = self._node._loop
-        return not self._leaving or self._is_over or loop is None or loop.is_closed()
+        return not self._is_stopping or self._is_over or loop is None or loop.is_closed()
 
     def __repr__(self) -> str:
         return f"<Single {self.name!r} {self.instance!r} {'active' if self.is_active else 'on standby'}>"
 
-    # Standing by, being active
+    # Standby and activation
 
-    async def _stand(self) -> None:
-        """Take the lease, be active while it is held, and begin anew when it is lost."""
+    async def _run(self) -> None:
+        """Acquire the lease, be active while it is held, and acquire it again when it is lost."""
         self._task = asyncio.current_task()
         wait_s = 0.0
         registry = registry_of(self._node)
-        while not self._leaving:
+        while not self._is_stopping:
             seen = registry.change_counter.count
             try:
                 await self._lease.acquire()
@@ -199,14 +198,16 @@ class SingleActive:
                     log.warning("service.activation_failed", text, **self._fields(), error=error)
                 wait_s = min(max(_FIRST_WAIT_S, 2 * wait_s), _LONGEST_WAIT_S)
             await self._deactivate(False, 0.0)
-            if wait_s and not self._leaving:
+            if wait_s and not self._is_stopping:
                 # A restored link counts as a change.
                 await registry.pause(wait_s, seen)
 
     async def _begin(self) -> None:
         from tidewire.services.instances.serve import Served
 
-        self._inner = Served(self._node, self._target, self._guarded, self.info, self._capacity, self._dispatcher)
+        self._inner = Served(
+            self._node, self._target, self._guarded_methods, self.info, self._capacity, self._dispatcher
+        )
         text = "%(service)s: the instance %(instance)r is active, with fence %(fence)d"
         log.info("service.activated", text, **self._fields(), fence=self._lease.fence)
         await self._inner
@@ -216,7 +217,7 @@ class SingleActive:
         return {"node": self._node.name, "service": self.name, "instance": self.instance}
 
     async def _deactivate(self, drain: bool, timeout: float | None) -> None:
-        """Serve no more, and then let another be active."""
+        """Stop serving, and then release the lease."""
         inner, self._inner = self._inner or self._stopping, None
         self._stopping = inner
         try:
@@ -224,12 +225,12 @@ class SingleActive:
                 self._ledgers.append(await inner.stop(drain, timeout))
                 self._stopping = None
         finally:
-            # A lease that can't be given back ends with its time.
+            # A lease that can't be released expires.
             with contextlib.suppress(TidewireError):
                 await self._lease.release()
 
     async def _end(self, drain: bool, timeout: float | None) -> None:
-        self._leaving = True
+        self._is_stopping = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -243,7 +244,7 @@ class SingleActive:
             self.rests.ring()
 
     def _begin_end(self, drain: bool, timeout: float | None) -> Future[None]:
-        """Begin the end, once: a second one would give the lease back before the calls of the first
+        """Begin the end once: a second one would release the lease before the calls of the first
         are finished.
         """
         with self._node._lock:
@@ -252,15 +253,13 @@ class SingleActive:
             return self._ending
 
     def _leave(self) -> None:
-        """Have it end, as the node is about to stop. From any thread; ``is_idle`` says when it
-        has.
-        """
+        """End it, as the node is about to stop. From any thread; ``is_idle`` is true afterwards."""
         loop = self._node._loop
-        self._leaving = True
+        self._is_stopping = True
         if loop is not None and not loop.is_closed():
             self._begin_end(True, None)
 
-    # Calls that come while nobody is active, or to an instance that is not
+    # Calls while no instance is active, or to an instance on standby
 
     def _forwarder(self, method: Method) -> Function:
         name = method.name
@@ -276,16 +275,14 @@ class SingleActive:
         return Function(forward_items if method.function.streams else forward)
 
     async def _active_method(self, name: str) -> Any:
-        """Wait until an instance is active, and return its method for the call that this code
-        belongs to.
-        """
+        """Wait until an instance is active, and return its method for the current call."""
         registry, call = registry_of(self._node), context.context()
         while True:
             seen = registry.change_counter.count
             group = registry.find(self.name)
             if group is not None and group.active:
                 break
-            await registry.pause(_LOOK_AGAIN_S, seen)
+            await registry.pause(_RECHECK_S, seen)
         return getattr(self._node.client(self.name).with_(headers=without_context(call.headers)), name)
 
 
@@ -297,18 +294,18 @@ class SingleSync(Blocking[SingleActive]):
 
 
 class _Guarded(Function):
-    """A function that answers only while a lease is held."""
+    """A function that runs only while a lease is held."""
 
     def __init__(self, inner: Function, lease: Lease) -> None:
         super().__init__(inner.call, inner.attribute, inner.owned, inner.names)
         self._lease = lease
 
     def bound(self, target: Any) -> Callable[..., Any]:
-        """Return what to call, for the object that is served."""
+        """Return the bound function of the served object."""
         call, lease = super().bound(target), self._lease
         if self.streams:
-            return _items_while_held(call, lease) if self.coroutine else _plain_items_while_held(call, lease)
-        return _awaited_while_held(call, lease) if self.coroutine else _called_while_held(call, lease)
+            return _guarded_stream(call, lease) if self.coroutine else _guarded_generator(call, lease)
+        return _guarded_coroutine(call, lease) if self.coroutine else _guarded_function(call, lease)
 
 
 def _guarded(declared: Declaration, lease: Lease) -> Declaration:
@@ -323,48 +320,48 @@ def _guarded(declared: Declaration, lease: Lease) -> Declaration:
     return replace(declared, methods=methods, events=events, commands=commands)
 
 
-def _begins(lease: Lease) -> None:
+def _check_before(lease: Lease) -> None:
     if not lease.is_held:
         raise Refused(f"{lease.name}: this instance is not active any more: another has the call")
 
 
-def _ends(lease: Lease) -> None:
+def _check_after(lease: Lease) -> None:
     if not lease.is_held:
         raise LeaseLost(
             f"{lease.name}: this instance lost its lease while it was at the call, and does not answer: whether it was handled is not known"
         )
 
 
-def _awaited_while_held(call: Callable[..., Awaitable[Any]], lease: Lease) -> Callable[..., Any]:
+def _guarded_coroutine(call: Callable[..., Awaitable[Any]], lease: Lease) -> Callable[..., Any]:
     @functools.wraps(call)
     async def guarded(*args: Any, **kwargs: Any) -> Any:
-        _begins(lease)
+        _check_before(lease)
         value = await call(*args, **kwargs)
-        _ends(lease)
+        _check_after(lease)
         return value
 
     return guarded
 
 
-def _called_while_held(call: Callable[..., Any], lease: Lease) -> Callable[..., Any]:
+def _guarded_function(call: Callable[..., Any], lease: Lease) -> Callable[..., Any]:
     @functools.wraps(call)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        _begins(lease)
+        _check_before(lease)
         value = call(*args, **kwargs)
-        _ends(lease)
+        _check_after(lease)
         return value
 
     return guarded
 
 
-def _items_while_held(call: Callable[..., Any], lease: Lease) -> Callable[..., Any]:
+def _guarded_stream(call: Callable[..., Any], lease: Lease) -> Callable[..., Any]:
     @functools.wraps(call)
     async def guarded(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        _begins(lease)
+        _check_before(lease)
         items = call(*args, **kwargs)
         try:
             async for item in items:
-                _ends(lease)
+                _check_after(lease)
                 yield item
         finally:
             if hasattr(items, "aclose"):
@@ -373,14 +370,14 @@ def _items_while_held(call: Callable[..., Any], lease: Lease) -> Callable[..., A
     return guarded
 
 
-def _plain_items_while_held(call: Callable[..., Any], lease: Lease) -> Callable[..., Any]:
+def _guarded_generator(call: Callable[..., Any], lease: Lease) -> Callable[..., Any]:
     @functools.wraps(call)
     def guarded(*args: Any, **kwargs: Any) -> Iterator[Any]:
-        _begins(lease)
+        _check_before(lease)
         items = call(*args, **kwargs)
         try:
             for item in items:
-                _ends(lease)
+                _check_after(lease)
                 yield item
         finally:
             if hasattr(items, "close"):
