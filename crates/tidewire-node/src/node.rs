@@ -513,9 +513,9 @@ impl Core {
         let (runner, log) = (Arc::downgrade(&self.runner), Arc::clone(&self.log));
         self.link.on_pulse(move || runner.upgrade().map_or(0, |runner| runner.blocked_ms(&log)));
         let objects = Arc::downgrade(&self.objects);
-        let host = Arc::new(ServiceInstance::of_objects(Arc::clone(&self.runner), Weak::clone(&objects)));
-        let _ = self.object_instance.set(Arc::<ServiceInstance>::clone(&host));
-        let endpoint: Arc<dyn Handler> = Arc::new(ExportSubscription { objects, host });
+        let instance = Arc::new(ServiceInstance::of_objects(Arc::clone(&self.runner), Weak::clone(&objects)));
+        let _ = self.object_instance.set(Arc::<ServiceInstance>::clone(&instance));
+        let endpoint: Arc<dyn Handler> = Arc::new(ExportSubscription { objects, instance });
         let (again, left, reopened) = (Arc::downgrade(self), Arc::downgrade(self), Arc::clone(&endpoint));
         self.link.on_joined_again(move || {
             if let Some(core) = again.upgrade() {

@@ -78,18 +78,18 @@ impl<T> Items<T> {
     }
 
     /// Begins a stream of the caller.
-    fn begin_late(&mut self, holding: Arc<ImportHandle>) -> Result<(), Error> {
-        let core = holding.check()?.core().ok_or_else(|| holding.gone("its node has ended"))?;
-        let (title, nothing) = (holding.title.clone(), values::write("arguments", &[(); 0])?);
-        let aim = CallTarget::Object(holding, TAKE.to_owned());
+    fn begin_late(&mut self, handle: Arc<ImportHandle>) -> Result<(), Error> {
+        let core = handle.check()?.core().ok_or_else(|| handle.gone_error("its node has ended"))?;
+        let (title, nothing) = (handle.title.clone(), values::write("arguments", &[(); 0])?);
+        let aim = CallTarget::Object(handle, TAKE.to_owned());
         self.begin(PreparedCall::new(&core, aim, title, nothing, &CallOptions::default(), None, CallRecord::none())?);
         Ok(())
     }
 
     /// Has it begun, if it has not.
     fn look_found(&mut self, context: &Context<'_>) -> Result<(), Error> {
-        if let Some(holding) = self.late.take() {
-            self.begin_late(holding)?;
+        if let Some(handle) = self.late.take() {
+            self.begin_late(handle)?;
         }
         self.attempt.poll_lookup(context)
     }
@@ -214,7 +214,7 @@ impl<T: DeserializeOwned> Stream for Items<T> {
 impl<'de, T> Deserialize<'de> for Items<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         references::deserialize("a stream of the caller", deserializer, |target| match target {
-            Target::Held(holding) if holding.kind == Kind::Items => Ok(Self::unopened(Some(holding))),
+            Target::Import(handle) if handle.kind == Kind::Items => Ok(Self::unopened(Some(handle))),
             _ => Err("a function or an object was given, and a stream is wanted"),
         })
     }

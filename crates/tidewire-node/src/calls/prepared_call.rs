@@ -62,8 +62,8 @@ pub(crate) struct PreparedCall {
     /// The first refusal for lack of capacity.
     overload: Option<CallOutcome>,
     /// The number of the link that names its exports.
-    given_at: Option<u32>,
-    giving: ExportScope,
+    export_link: Option<u32>,
+    exports: ExportScope,
     record: CallRecord,
 }
 
@@ -86,7 +86,7 @@ impl PreparedCall {
         // A stream is read once, and a returned reference is for its owner alone.
         let is_bound = blob.offered.iter().any(|offered| offered.what.is_bound());
         let idempotent = options.idempotent && !is_bound;
-        let given_at = if blob.offered.is_empty() { None } else { core.objects.number() };
+        let export_link = if blob.offered.is_empty() { None } else { core.objects.number() };
         let owner = match &aim {
             CallTarget::Object(..) => NodeHandle::Seen(Arc::downgrade(core)),
             CallTarget::Subject(_) | CallTarget::AnyInstance(_) | CallTarget::Service { .. } => {
@@ -107,8 +107,8 @@ impl PreparedCall {
             chosen: None,
             retry: None,
             overload: None,
-            given_at,
-            giving: ExportScope::default(),
+            export_link,
+            exports: ExportScope::default(),
             record,
         })
     }
@@ -151,16 +151,16 @@ impl PreparedCall {
     pub fn send(&mut self, credit: u32, waiting: Arc<dyn ReplyWaiter>) -> Result<CallKey, Error> {
         let core = self.core()?;
         let (subject, peer) = self.route()?;
-        let (subject, peer, mut giving) = (subject.into_owned(), peer.to_owned(), ExportScope::default());
+        let (subject, peer, mut exports) = (subject.into_owned(), peer.to_owned(), ExportScope::default());
         let keeps = self.idempotent || matches!(self.aim, CallTarget::AnyInstance(_) | CallTarget::Service { .. });
         let mut again = keeps.then(|| self.blob.clone());
         let choice = if self.is_overloaded() { CHOICE_WITH_CAPACITY } else { self.choice.number() };
         let blob = again.as_mut().unwrap_or(&mut self.blob);
         if !blob.offered.is_empty() {
-            if self.given_at != core.objects.number() {
+            if self.export_link != core.objects.number() {
                 return Err(Error::lost(&self.title));
             }
-            giving = core.objects.give(&peer, blob)?;
+            exports = core.objects.give(&peer, blob)?;
         }
         let left = self.deadline.map(|at| at.saturating_duration_since(clock::now()));
         let deadline_ms =
@@ -177,11 +177,11 @@ impl PreparedCall {
         let link = &core.link;
         let sent = link.call(&head, self.flags, payload, waiting);
         let key = sent.map_err(|refused| {
-            giving.ended(true);
+            exports.ended(true);
             Error::refused(&self.title, &refused)
         })?;
         link.flush();
-        self.giving = giving;
+        self.exports = exports;
         if let Some(mut chosen) = self.chosen.take() {
             chosen.began(&core.directory, self.choice.policy(), &self.profile(&core));
             self.chosen = Some(chosen);
@@ -202,9 +202,9 @@ impl PreparedCall {
                 Ok((instance_subject(service, &chosen.instance, method).into(), &chosen.node))
             }
             (CallTarget::Service { service, .. }, None) => Err(nobody(service)),
-            (CallTarget::Object(holding, method), _) => {
-                holding.check()?;
-                Ok((holding.subject(method).into(), &holding.owner))
+            (CallTarget::Object(handle, method), _) => {
+                handle.check()?;
+                Ok((handle.subject(method).into(), &handle.owner))
             }
         }
     }
@@ -226,10 +226,10 @@ impl PreparedCall {
             self.retry(&core).refused(at);
         }
         // References among the arguments stay at this hub.
-        if self.giving.is_bound() || (is_overload && !self.blob.offered.is_empty()) {
+        if self.exports.is_bound() || (is_overload && !self.blob.offered.is_empty()) {
             return false;
         }
-        self.giving.ended(true);
+        self.exports.ended(true);
         self.is_found()
     }
 
@@ -256,13 +256,13 @@ impl PreparedCall {
     /// True if the call may be retried after a lost link. Exports are named by the link of their
     /// node, and lost with it.
     pub fn may_again(&self) -> bool {
-        let is_current = |core: &Core| self.given_at.is_none() || self.given_at == core.objects.number();
+        let is_current = |core: &Core| self.export_link.is_none() || self.export_link == core.objects.number();
         self.idempotent && self.core().is_ok_and(|core| is_current(&core))
     }
 
     /// Releases the exports of the lost attempt; true if the call is retried.
     pub fn lost(&mut self, core: &Core) -> bool {
-        self.giving.ended(true);
+        self.exports.ended(true);
         let at = self.chosen.as_ref().map(|chosen| Arc::clone(&chosen.instance));
         self.left(None);
         self.retry(core).lost(at, core.runner.us_at(clock::now()))
@@ -301,10 +301,10 @@ impl PreparedCall {
         };
         let is_one_of = |codes: &[ErrorCode]| codes.iter().any(|code| failed == Some(code.number()));
         if is_one_of(&[ErrorCode::NoResponders, ErrorCode::LinkLost]) {
-            self.giving.ended(true);
+            self.exports.ended(true);
         }
         // Other exports stay until the reply is read, as it may return them.
-        self.giving.close_streams();
+        self.exports.close_streams();
         self.left(Some(failed.is_some()));
     }
 
@@ -318,7 +318,7 @@ impl PreparedCall {
     pub fn given_up(&mut self) {
         let core = self.core().ok();
         self.record.cancel(core.as_deref());
-        self.giving.ended(false);
+        self.exports.ended(false);
         // The streams of an unsent call have no reader.
         for offered in std::mem::take(&mut self.blob.offered) {
             if let OutboundReference::Own(Exportable::Items(slot)) = &*offered.what {
@@ -337,7 +337,7 @@ impl PreparedCall {
 
     /// Ready when all streams among its arguments are dropped.
     pub fn poll_closed(&self, context: &Context<'_>) -> Poll<()> {
-        self.giving.poll_closed(context)
+        self.exports.poll_closed(context)
     }
 
     /// The error of a failed call, if it was sent; without a payload its link was lost. An object
@@ -346,9 +346,9 @@ impl PreparedCall {
         let title = this.map_or("call", |prepared| &prepared.title);
         match (payload, this.map(|prepared| &prepared.aim)) {
             (None, _) => Error::lost(title),
-            (Some(_), Some(CallTarget::Object(holding, _))) if number == ErrorCode::NoResponders.number() => {
-                holding.lost();
-                holding.gone("its owner has left, or lost its link")
+            (Some(_), Some(CallTarget::Object(handle, _))) if number == ErrorCode::NoResponders.number() => {
+                handle.lost();
+                handle.gone_error("its owner has left, or lost its link")
             }
             (Some(payload), _) => values::read_error(title, number, payload.bytes()),
         }

@@ -23,9 +23,9 @@ impl ExportScope {
         Self { objects: Arc::downgrade(objects), keys: Vec::new(), feeds: Vec::new(), backs: Vec::new() }
     }
 
-    pub fn add(&mut self, key: Arc<str>, thing: &Exportable) {
-        self.keys.push((key, matches!(thing, Exportable::Items(_))));
-        if let Exportable::Items(slot) = thing {
+    pub fn add(&mut self, key: Arc<str>, export: &Exportable) {
+        self.keys.push((key, matches!(export, Exportable::Items(_))));
+        if let Exportable::Items(slot) = export {
             self.feeds.push(Arc::clone(slot));
         }
     }
