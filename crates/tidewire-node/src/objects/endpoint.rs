@@ -9,7 +9,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use super::{Exportable, Objects};
 use crate::error::Error;
 use crate::services::inbound_call::{STOPPED, refuse};
-use crate::services::instance::{ServiceInstance, let_in};
+use crate::services::instance::{ServiceInstance, admit};
 use crate::values::{self, Value};
 
 /// Nothing, as a value.
@@ -39,7 +39,7 @@ impl Handler for ExportSubscription {
         let done = match what {
             "claim" => objects.handle_claim(&call),
             "release" => objects.handle_release(&call),
-            _ => return objects.let_in(&self.instance, call, what),
+            _ => return objects.admit(&self.instance, call, what),
         };
         match done {
             Ok(()) => reply_nil(call),
@@ -77,7 +77,7 @@ impl Objects {
         Ok(())
     }
 
-    fn let_in(self: &Arc<Self>, instance: &Arc<ServiceInstance>, call: Call, what: &str) -> Option<Arc<dyn Exchange>> {
+    fn admit(self: &Arc<Self>, instance: &Arc<ServiceInstance>, call: Call, what: &str) -> Option<Arc<dyn Exchange>> {
         let (key, name) = what.split_once('.').unwrap_or((what, ""));
         let (export, busy) = match self.find_export(&call, key) {
             Ok(found) => found,
@@ -91,7 +91,7 @@ impl Objects {
             refuse(call, ErrorCode::NoSuchTarget, &text);
             return None;
         };
-        let_in(instance, call, method, Some(busy))
+        admit(instance, call, method, Some(busy))
     }
 
     fn find_export(self: &Arc<Self>, call: &Call, key: &str) -> Result<(Exportable, ExportPin), Error> {

@@ -74,8 +74,8 @@ impl RowQuery {
 
     /// The rows, how many fit the search, and how many there are.
     pub fn answer(&self, core: &Core) -> Map<String, Value> {
-        let hosts = if self.has_services { core.hosts() } else { Vec::new() };
-        let mut rows: Vec<Value> = hosts.iter().filter_map(|host| host.row()).collect();
+        let instances = if self.has_services { core.instances() } else { Vec::new() };
+        let mut rows: Vec<Value> = instances.iter().filter_map(|instance| instance.row()).collect();
         let total = rows.len();
         rows.retain(|row| {
             let names = format!("{} {}", text(row, "service"), text(row, "instance")).to_lowercase();
