@@ -88,10 +88,10 @@ impl Directory {
         }
         let (place, follower) = (Arc::new(ReplySlot::default()), Arc::new(Follower(Arc::downgrade(core))));
         let waiting = Arc::clone(&place) as Arc<dyn ReplyWaiter>;
-        let made = core.link.subscribe(&names::pattern(CHANGES)?, "", &[], follower, waiting);
-        let made = made.map_err(|refused| Error::refused(CHANGES, &refused))?;
+        let subscription = core.link.subscribe(&names::pattern(CHANGES)?, "", &[], follower, waiting);
+        let subscription = subscription.map_err(|refused| Error::refused(CHANGES, &refused))?;
         in_force(place, CHANGES.to_owned()).await?;
-        let second = self.state.lock().subscription.replace(made);
+        let second = self.state.lock().subscription.replace(subscription);
         // Two may have begun at once: one subscription is enough.
         drop(second);
         Ok(())

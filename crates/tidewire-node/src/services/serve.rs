@@ -89,16 +89,16 @@ pub(crate) fn register(
     service.info.methods = service.methods.iter().map(|(method, _)| method.clone()).collect();
     service.info.instances = vec![id.clone()];
     service.info.details = vec![InstanceInfo { id: id.clone(), ..std::mem::take(&mut service.release) }];
-    let says = service.info.said()?;
+    let announcement = service.info.announcement()?;
     let instance = Arc::new(ServiceInstance::new(service, id, node, runner, objects));
     let places: [Arc<ReplySlot>; 2] = Default::default();
-    let subscribe = |pattern: &str, queue: &str, says: &[u8], place: &Arc<ReplySlot>| {
-        let door = Arc::new(InstanceSubscription(Arc::clone(&instance)));
+    let subscribe = |pattern: &str, queue: &str, announcement: &[u8], place: &Arc<ReplySlot>| {
+        let handler = Arc::new(InstanceSubscription(Arc::clone(&instance)));
         let waiting = Arc::clone(place) as Arc<dyn ReplyWaiter>;
-        let subscribed = link.subscribe(&names::pattern(pattern)?, queue, says, door, waiting);
+        let subscribed = link.subscribe(&names::pattern(pattern)?, queue, announcement, handler, waiting);
         subscribed.map_err(|refused| Error::refused(pattern, &refused))
     };
-    let first = subscribe(&instance_subject(&name, &instance.id, "*"), "", &says, &places[0])?;
+    let first = subscribe(&instance_subject(&name, &instance.id, "*"), "", &announcement, &places[0])?;
     let second = subscribe(&service_subject(&name, "*"), &name, &[], &places[1])?;
     Ok(Registration { instance, subscriptions: [first, second], answers: Vec::from(places) })
 }
