@@ -143,14 +143,14 @@ impl<T: DeserializeOwned> Items<T> {
     fn poll_item(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<T, Error>>> {
         let found = self.look_found(context);
         if let Some(problem) = self.problem.take().or(found.err()) {
-            return self.over(problem);
+            return self.fail_open(problem);
         }
         if self.end.is_none() {
             // The first items may arrive before the instance lookup hands the call over.
             if self.attempt.is_looked_up() {
                 std::task::ready!(self.place.poll_any(&mut self.wait, context));
                 if let Err(problem) = std::task::ready!(self.attempt.poll_handed_over(context)) {
-                    return self.over(problem);
+                    return self.fail_open(problem);
                 }
             }
             match std::task::ready!(self.place.poll_next(&mut self.wait, context)) {
@@ -176,8 +176,8 @@ impl<T: DeserializeOwned> Items<T> {
     }
 
     /// The stream could not be opened: the error is returned once, and then the stream is over.
-    fn over(&mut self, problem: Error) -> Poll<Option<Result<T, Error>>> {
-        self.attempt.recorded(&problem);
+    fn fail_open(&mut self, problem: Error) -> Poll<Option<Result<T, Error>>> {
+        self.attempt.record_error(&problem);
         self.attempt.cancel();
         self.place.close();
         Poll::Ready(Some(Err(problem)))
@@ -191,13 +191,13 @@ impl<T: DeserializeOwned> Items<T> {
         }
         self.attempt.key = None;
         if let (Some(prepared), Some(end)) = (&mut self.attempt.prepared, &self.end) {
-            prepared.ended(end);
+            prepared.end(end);
             std::task::ready!(prepared.poll_closed(context));
         }
         let Some(end) = self.end.take() else { return Poll::Ready(None) };
         let error = self.error(end);
         if let Some(prepared) = &mut self.attempt.prepared {
-            prepared.recorded(error.as_ref());
+            prepared.record_end(error.as_ref());
         }
         Poll::Ready(error.map(Err))
     }

@@ -54,7 +54,7 @@ pub(crate) struct ChosenInstance {
 }
 
 /// The error of a call without an instance.
-pub(crate) fn nobody(service: &str) -> Error {
+pub(crate) fn no_instance(service: &str) -> Error {
     let text = format!("{service}: nobody serves it, or nobody takes this call: see which services there are");
     Error::new(ErrorCode::NoResponders, text)
 }

@@ -13,7 +13,7 @@ use crate::calls::call_options::{CallOptions, DEFAULT_TIMEOUT};
 use crate::calls::call_record::CallRecord;
 use crate::calls::prepared_call::{CallTarget, PreparedCall};
 use crate::calls::reply_slot::{ReplySlot, in_force};
-use crate::discovery::directory::{Directory, has, nobody};
+use crate::discovery::directory::{Directory, has, no_instance};
 use crate::discovery::{self, AgentInfo, Listed, ServiceInfo, entries};
 use crate::error::Error;
 use crate::names;
@@ -56,7 +56,7 @@ impl Directory {
             self.refresh(core).await?;
         }
         let is_known = self.state.lock().services.get(service).is_some_and(|known| has(known, id));
-        if is_known { Ok(()) } else { Err(nobody(service)) }
+        if is_known { Ok(()) } else { Err(no_instance(service)) }
     }
 
     /// Waits until an instance is active, not only on standby, that was not tried yet.
