@@ -167,7 +167,7 @@ impl Coroutine {
     /// Starts a task that begins with `envelope`, and goes on with what follows.
     fn launch(&mut self, py: Python<'_>, turn: &Activation<'_, Message>, first: First) -> Result<(), Fault> {
         let me = reference(py, &mut self.me, turn)?;
-        let intake = CoroutineLoop::new(
+        let coroutines = CoroutineLoop::new(
             turn.cell().clone(),
             me,
             self.node.clone_ref(py),
@@ -179,7 +179,7 @@ impl Coroutine {
         );
         self.tasks.began();
         crate::actors::bridge::has_coroutines();
-        let started = Py::new(py, intake).and_then(|intake| start(py)?.call1((intake,)));
+        let started = Py::new(py, coroutines).and_then(|coroutines| start(py)?.call1((coroutines,)));
         started.map(drop).map_err(|error| {
             self.tasks.over(true);
             errors::fault(error)

@@ -371,9 +371,9 @@ impl CoroutineLoop {
             state.counts = counts;
             state.began = (counts && self.cell.is_timed()).then(Instant::now);
         }
-        if let Ok(gate) = handler.call.bind(py).cast::<InstanceEndpoint>() {
+        if let Ok(endpoint) = handler.call.bind(py).cast::<InstanceEndpoint>() {
             let begun =
-                InstanceEndpoint::begin(gate, object.bind(py), || ConcurrencyPermit::new(&self.tasks, &self.cell));
+                InstanceEndpoint::begin(endpoint, object.bind(py), || ConcurrencyPermit::new(&self.tasks, &self.cell));
             if matches!(begun, Ok(None)) {
                 self.takes();
             }

@@ -91,7 +91,7 @@ impl MailboxDelivery {
         }
         state.moving = true;
         drop(state);
-        match self.cell.push(Envelope::Plain(Message::came(message)), Priority::Normal) {
+        match self.cell.push(Envelope::Plain(Message::publication(message)), Priority::Normal) {
             Ok(_) => self.moved(None),
             Err((Refusal::Full { .. }, envelope)) => self.moved(published(envelope)),
             Err((_, envelope)) => {
@@ -137,7 +137,7 @@ impl MailboxDelivery {
 
     /// Gives one to the mailbox. Some: it is full, and free capacity wakes this delivery.
     fn push(self: &Arc<Self>, message: Published) -> Option<Published> {
-        let envelope = Envelope::Plain(Message::came(message));
+        let envelope = Envelope::Plain(Message::publication(message));
         let (refusal, envelope) =
             self.cell.push_or_wait(envelope, Priority::Normal, &Waker::from(Arc::clone(self))).err()?;
         let message = published(envelope)?;
@@ -150,7 +150,7 @@ impl MailboxDelivery {
 
     fn give_up(&self, message: Published, reason: DeadReason, why: &str) {
         let actor = ActorRef::from_cell(Arc::clone(&self.cell));
-        self.engine.give_up(&actor, Message::came(message), reason, Some(why));
+        self.engine.give_up(&actor, Message::publication(message), reason, Some(why));
     }
 }
 
