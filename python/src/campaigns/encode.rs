@@ -138,7 +138,7 @@ impl Encoder {
     #[cold]
     fn form(&mut self, result: &Bound<'_, PyAny>) -> Result<Form, String> {
         let class = result.get_type();
-        let (mut form, names) = form_of(&class).map_err(said)?;
+        let (mut form, names) = form_of(&class).map_err(text_of)?;
         if self.is_single() && (form == Form::Single || self.schema.columns[0].kind == ColumnType::Json) {
             form = Form::Single;
         } else if form == Form::Attributes {
@@ -211,10 +211,10 @@ fn write(column: &mut Values, value: &Bound<'_, PyAny>) -> Result<usize, String>
             put(Value::Integer(value.extract().map_err(|_| too_large())?)).map(|()| 0)
         }
         ColumnType::Float if value.is_exact_instance_of::<PyFloat>() => {
-            put(Value::Float(value.extract().map_err(said)?)).map(|()| 0)
+            put(Value::Float(value.extract().map_err(text_of)?)).map(|()| 0)
         }
         ColumnType::Boolean if value.is_exact_instance_of::<PyBool>() => {
-            put(Value::Boolean(value.is_truthy().map_err(said)?)).map(|()| 0)
+            put(Value::Boolean(value.is_truthy().map_err(text_of)?)).map(|()| 0)
         }
         ColumnType::Text if value.is_exact_instance_of::<PyString>() => {
             let text = text(value)?;
@@ -230,7 +230,7 @@ fn write(column: &mut Values, value: &Bound<'_, PyAny>) -> Result<usize, String>
 fn write_other(column: &mut Values, value: &Bound<'_, PyAny>) -> Result<usize, String> {
     let kind = column.kind();
     let mut put = |value: Value<'_>| column.push(value).map_err(|kind| format!("is of the column type {kind}"));
-    let value = &plain(value).map_err(said)?;
+    let value = &plain(value).map_err(text_of)?;
     let unfit = || format!("({}) is not what a column of type {kind} holds{}", type_name(value), fix(kind, value));
     match kind {
         _ if value.is_none() => put(Value::Null).map(|()| 0),
@@ -242,7 +242,7 @@ fn write_other(column: &mut Values, value: &Bound<'_, PyAny>) -> Result<usize, S
             put(Value::Float(number)).map(|()| 0)
         }
         ColumnType::Boolean if value.is_instance_of::<PyBool>() => {
-            put(Value::Boolean(value.is_truthy().map_err(said)?)).map(|()| 0)
+            put(Value::Boolean(value.is_truthy().map_err(text_of)?)).map(|()| 0)
         }
         ColumnType::Text if value.is_instance_of::<PyString>() => {
             let text = text(value)?;
@@ -250,7 +250,7 @@ fn write_other(column: &mut Values, value: &Bound<'_, PyAny>) -> Result<usize, S
         }
         ColumnType::Time => {
             let time = value.cast::<PyDateTime>().map_err(|_| unfit())?;
-            let micros = instant(time).map_err(said)?.ok_or("has no time zone: use datetime.now(timezone.utc)")?;
+            let micros = instant(time).map_err(text_of)?.ok_or("has no time zone: use datetime.now(timezone.utc)")?;
             put(Value::Time(micros)).map(|()| 0)
         }
         ColumnType::Json => {
@@ -270,7 +270,7 @@ fn plain<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 fn json(value: &Bound<'_, PyAny>) -> Result<String, String> {
     static JSON: Once<Py<PyAny>> = Once::new();
     let py = value.py();
-    let to_json = JSON.of(py, "tidewire._campaigns.results", "to_json").map_err(said)?;
+    let to_json = JSON.of(py, "tidewire._campaigns.results", "to_json").map_err(text_of)?;
     to_json.call1((value,)).and_then(|json| json.extract()).map_err(|failure| {
         let why = failure.value(py).to_string();
         if failure.is_instance_of::<PyTypeError>(py) { format!("can't be written as JSON: {why}") } else { why }
@@ -297,7 +297,7 @@ fn fix(kind: ColumnType, value: &Bound<'_, PyAny>) -> String {
     fix.to_owned()
 }
 
-fn said(failure: impl Display) -> String {
+fn text_of(failure: impl Display) -> String {
     failure.to_string()
 }
 
@@ -309,9 +309,9 @@ fn type_name(value: &Bound<'_, PyAny>) -> String {
 pub fn schema_of(result: &Bound<'_, PyAny>) -> Result<Schema, String> {
     static FIND: Once<Py<PyAny>> = Once::new();
     let py = result.py();
-    let find = FIND.of(py, "tidewire._campaigns.columns", "of_result").map_err(said)?;
+    let find = FIND.of(py, "tidewire._campaigns.columns", "of_result").map_err(text_of)?;
     let found = find.call1((result,)).map_err(|failure| failure.value(py).to_string())?;
-    let (columns, many): (Vec<(String, String)>, bool) = found.extract().map_err(said)?;
+    let (columns, many): (Vec<(String, String)>, bool) = found.extract().map_err(text_of)?;
     schema(columns, many)
 }
 

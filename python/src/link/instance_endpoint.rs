@@ -210,7 +210,7 @@ impl InstanceEndpoint {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.receive)?;
         visit.call(&self.calls)?;
-        let Some(opened) = self.opened.seen() else { return Ok(()) };
+        let Some(opened) = self.opened.peek() else { return Ok(()) };
         visit.call(&opened.service_endpoint)?;
         visit.call(opened.workers.as_ref())?;
         // Methods are shared with the calls in progress.

@@ -155,7 +155,7 @@ impl NativeStream {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.call.traverse(&visit)?;
-        if let Some(Source::Slow(stream)) = self.source.seen() { visit.call(stream) } else { Ok(()) }
+        if let Some(Source::Slow(stream)) = self.source.peek() { visit.call(stream) } else { Ok(()) }
     }
 }
 
@@ -191,7 +191,7 @@ impl StreamLoop {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.stream)?;
-        self.slow.seen().map_or(Ok(()), |slow| visit.call(slow))
+        self.slow.peek().map_or(Ok(()), |slow| visit.call(slow))
     }
 }
 
