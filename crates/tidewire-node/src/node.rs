@@ -423,7 +423,7 @@ impl Node {
     ) -> Pending<RemoteStatistics> {
         let (node, objects) = (Arc::downgrade(&self.core), Arc::clone(&self.core.objects));
         Pending::new(async move {
-            let look = || {
+            let check = || {
                 let (given, held) = objects.counts();
                 let counts = RemoteStatistics { given, held };
                 if holds(counts) {
@@ -432,7 +432,7 @@ impl Node {
                 let ended = || Error::new(ErrorCode::NodeStopped, "the node has stopped: make a new one");
                 node.upgrade().ok_or_else(ended).and_then(|core| core.check()).err().map(Err)
             };
-            objects.wakers.until(look).await
+            objects.wakers.until(check).await
         })
     }
 

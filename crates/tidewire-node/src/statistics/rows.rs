@@ -57,10 +57,10 @@ impl RowQuery {
         if !(1..=LIMIT_MAX).contains(&limit) {
             return refused(format!("limit: {limit} is not allowed: give 1 to {LIMIT_MAX}"));
         }
-        let wanted = sort.as_deref().unwrap_or("load");
-        let Some((_, sort)) = SORTS.into_iter().find(|(name, _)| *name == wanted) else {
+        let column = sort.as_deref().unwrap_or("load");
+        let Some((_, sort)) = SORTS.into_iter().find(|(name, _)| *name == column) else {
             let names = SORTS.map(|(name, _)| name).join(", ");
-            return refused(format!("sort: {wanted:?} is not allowed: give one of {names}"));
+            return refused(format!("sort: {column:?} is not allowed: give one of {names}"));
         };
         Ok(Self {
             has_services: kinds.iter().any(|kind| kind == "services"),

@@ -237,7 +237,7 @@ impl ServedDurable {
             let begin = || (self.handler.handles)(Arc::clone(&delivery));
             let header = |name: &str| {
                 let mut headers = delivery.headers().iter();
-                headers.find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+                headers.find(|(header, _)| header == name).map(|(_, value)| value.as_str())
             };
             let span = Span::consumer(&instance.runner, delivery.subject(), self.title(), header);
             let begun = clock::now();
