@@ -256,7 +256,7 @@ impl LoopHandle {
             std::mem::replace(&mut *completed, rest)
         };
         for pending in completed {
-            Pending::look(&pending, py);
+            Pending::poll_and_call_back(&pending, py);
         }
         // Inbound frames make actors ready.
         let inlets = self.inlets.lock().clone();

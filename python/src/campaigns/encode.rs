@@ -117,13 +117,13 @@ impl Encoder {
 
     #[cold]
     fn other_keys(&self, result: &Bound<'_, PyAny>) -> String {
-        let mut given = Vec::new();
+        let mut names = Vec::new();
         if let Ok(keys) = result.try_iter() {
-            given.extend(keys.flatten().take(50).map(|key| key.to_string()));
+            names.extend(keys.flatten().take(50).map(|key| key.to_string()));
         }
-        let wanted = self.wanted();
-        let missing: Vec<&str> = wanted.iter().copied().filter(|name| !given.iter().any(|key| key == name)).collect();
-        let more: Vec<&str> = given.iter().map(String::as_str).filter(|key| !wanted.contains(key)).collect();
+        let columns = self.column_names();
+        let missing: Vec<&str> = columns.iter().copied().filter(|name| !names.iter().any(|key| key == name)).collect();
+        let more: Vec<&str> = names.iter().map(String::as_str).filter(|key| !columns.contains(key)).collect();
         let mut text = String::from("other columns than the campaign has:");
         if !missing.is_empty() {
             text += &format!(" {} missing;", list(&missing));
@@ -131,7 +131,7 @@ impl Encoder {
         if !more.is_empty() {
             text += &format!(" {} not among them;", list(&more));
         }
-        text + &format!(" its columns are {}", list(&wanted))
+        text + &format!(" its columns are {}", list(&columns))
     }
 
     /// The reader of results of a class, remembered for the next result.
@@ -144,10 +144,10 @@ impl Encoder {
         } else if form == Form::Attributes {
             self.check_fields(&class, &names)?;
         } else if form == Form::Single && result.is_none() {
-            return Err(format!("it returned None, and the campaign has the columns {}", list(&self.wanted())));
+            return Err(format!("it returned None, and the campaign has the columns {}", list(&self.column_names())));
         } else if form == Form::Single {
-            let wanted = list(&self.wanted());
-            return Err(format!("{} has no columns, and those of the campaign are {wanted}", shown(result)));
+            let columns = list(&self.column_names());
+            return Err(format!("{} has no columns, and those of the campaign are {columns}", shown(result)));
         }
         self.last = Some((class.unbind(), form));
         Ok(form)
@@ -158,15 +158,15 @@ impl Encoder {
     }
 
     fn check_fields(&self, class: &Bound<'_, PyType>, names: &[String]) -> Fits {
-        let wanted = self.wanted();
-        if names.len() == wanted.len() && names.iter().all(|name| wanted.contains(&name.as_str())) {
+        let columns = self.column_names();
+        if names.len() == columns.len() && names.iter().all(|name| columns.contains(&name.as_str())) {
             return Ok(());
         }
-        let given: Vec<&str> = names.iter().map(String::as_str).collect();
-        Err(format!("{class} has the fields {}, and the columns of the campaign are {}", list(&given), list(&wanted)))
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        Err(format!("{class} has the fields {}, and the columns of the campaign are {}", list(&names), list(&columns)))
     }
 
-    fn wanted(&self) -> Vec<&str> {
+    fn column_names(&self) -> Vec<&str> {
         self.schema.columns.iter().map(|column| column.name.as_str()).collect()
     }
 

@@ -214,8 +214,8 @@ impl Link {
         let (address, runtime) = (address(py, url, tls)?, runtime()?);
         let greeting = Greeting { resume: Some(secret), ..greeting(name, token, &settings) };
         let log = Logger::new(log);
-        let say = move |line: &str| log.warn(line);
-        let joined = crate::interpreter::attach::detach(py, || raw::Link::join(&runtime, &address, greeting, say));
+        let warn = move |line: &str| log.warn(line);
+        let joined = crate::interpreter::attach::detach(py, || raw::Link::join(&runtime, &address, greeting, warn));
         Ok(Self::new(joined.map_err(|failure| Self::join_error(py, &failure))?))
     }
 

@@ -97,8 +97,8 @@ impl InboundCallRun {
                 return Ok(Step::Waits(waits.unbind()));
             }
             Err(error) => {
-                let left = handling.leave(this, Some(task));
-                left.and(handling.raised(this, error))?;
+                let ended = handling.leave(this, Some(task));
+                ended.and(handling.raised(this, error))?;
             }
         }
         Ok(Step::Returned(py.None()))
@@ -118,7 +118,7 @@ impl InboundCallRun {
         let (_, context) = self.prepare(py, None)?;
         endpoint.begins(this)?;
         let ran = context.bind(py).call_method1(intern!(py, "run"), (this,));
-        let left = self.leave(this, None);
+        let ended = self.leave(this, None);
         let answered = match ran {
             Err(error) => self.raised(this, error),
             Ok(_) if self.cancelled() => {
@@ -131,7 +131,7 @@ impl InboundCallRun {
                 self.answer(this, &value)
             }
         };
-        left.and(answered)
+        ended.and(answered)
     }
 
     /// The deadline of a plain function has passed: its caller is notified.
@@ -182,11 +182,11 @@ impl InboundCallRun {
     /// The handler has ended. The task that was cancelled for it goes on with other calls.
     fn leave(&self, this: &Bound<'_, Self>, task: Option<&Py<PyAny>>) -> PyResult<()> {
         let py = this.py();
-        let gone = {
+        let parts = {
             let mut state = self.state.lock();
             (state.task.take(), state.steps.take(), state.context.take())
         };
-        drop(gone);
+        drop(parts);
         self.call.get().forget();
         self.endpoint.get().ended(this)?;
         match task.filter(|_| self.interrupted.load(Ordering::Acquire)) {

@@ -102,10 +102,10 @@ impl MailboxDelivery {
         Ok(())
     }
 
-    /// Ends the move of one message. `left` is the message that found the mailbox full.
-    fn moved(self: &Arc<Self>, left: Option<Published>) {
+    /// Ends the move of one message. `refused` is the message that found the mailbox full.
+    fn moved(self: &Arc<Self>, refused: Option<Published>) {
         let mut state = self.state.lock();
-        left.into_iter().for_each(|message| state.put_back(message));
+        refused.into_iter().for_each(|message| state.put_back(message));
         state.moving = false;
         if !state.waiting.is_empty() {
             drop(state);
@@ -124,9 +124,9 @@ impl MailboxDelivery {
         while std::mem::take(&mut state.again) {
             while let Some(message) = state.take() {
                 drop(state);
-                let left = self.push(message);
+                let refused = self.push(message);
                 state = self.state.lock();
-                if let Some(message) = left {
+                if let Some(message) = refused {
                     state.put_back(message);
                     break;
                 }

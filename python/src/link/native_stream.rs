@@ -219,11 +219,11 @@ impl Future for StreamRead {
         self.was_cancelled.store(false, Ordering::Release);
         let stream = self.stream.get();
         Poll::Ready(attach(|py| {
-            let made = item.and_then(|item| stream.call.made(py, item));
-            if let Err(error) = &made {
+            let value = item.and_then(|item| stream.call.convert_result(py, item));
+            if let Err(error) = &value {
                 stream.finish(py, Some(error).filter(|error| !error.is_instance_of::<PyStopAsyncIteration>(py)));
             }
-            made
+            value
         }))
     }
 }

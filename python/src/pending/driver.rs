@@ -47,7 +47,7 @@ impl State {
 
 impl Pending {
     /// Polls the operation, and calls its callbacks if it is ready. On the loop's thread.
-    pub fn look(this: &Py<Self>, py: Python<'_>) {
+    pub fn poll_and_call_back(this: &Py<Self>, py: Python<'_>) {
         let callbacks = match this.get().poll(this, py) {
             Ok(Some(callbacks)) => callbacks,
             Ok(None) | Err(_) => return,

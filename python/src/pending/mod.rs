@@ -88,7 +88,7 @@ impl Pending {
     }
 
     /// A message that a publisher has taken.
-    pub fn taken(py: Python<'_>) -> PyResult<Py<Self>> {
+    pub fn accepted(py: Python<'_>) -> PyResult<Py<Self>> {
         static TAKEN: Shared = Mutex::new(None);
         Self::shared(py, &TAKEN, "publish", Ok(py.None()))
     }
@@ -101,10 +101,10 @@ impl Pending {
                 return Ok(shared.clone().unbind());
             }
         }
-        let made = Py::new(py, Self::done(py, what, result))?;
-        let before = slot.lock().replace(made.clone_ref(py).into());
+        let pending = Py::new(py, Self::done(py, what, result))?;
+        let before = slot.lock().replace(pending.clone_ref(py).into());
         drop(before);
-        Ok(made)
+        Ok(pending)
     }
 
     /// Takes the operation out of an object that has not been polled yet.
