@@ -38,10 +38,10 @@ impl ChangeCounter {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// True if there are more changes than `seen`. Otherwise the next change wakes the waker.
-    fn is_newer(&self, seen: u64, waker: &Waker) -> bool {
+    /// True if there are more changes than `known`. Otherwise the next change wakes the waker.
+    fn is_newer(&self, known: u64, waker: &Waker) -> bool {
         let mut state = self.state.lock();
-        if state.count != seen {
+        if state.count != known {
             return true;
         }
         if !state.waiting.iter().any(|other| other.will_wake(waker)) {
@@ -53,12 +53,12 @@ impl ChangeCounter {
     /// Removes the waiter that this waker belongs to.
     fn forget(&self, waker: &Waker) {
         // A waker may hold the last reference to something: it is dropped after the lock.
-        let gone = {
+        let removed = {
             let mut state = self.state.lock();
             let at = state.waiting.iter().position(|other| other.will_wake(waker));
             at.map(|at| state.waiting.swap_remove(at))
         };
-        drop(gone);
+        drop(removed);
     }
 }
 
@@ -88,14 +88,14 @@ impl PyChangeCounter {
 /// Ends with True when something has changed, or with False when the time is up.
 pub struct Changed {
     change_counter: Arc<ChangeCounter>,
-    seen: u64,
+    known: u64,
     pause: Option<TimerFuture>,
     waker: Option<Waker>,
 }
 
 impl Changed {
-    pub fn new(change_counter: Arc<ChangeCounter>, seen: u64, pause: Option<TimerFuture>) -> Self {
-        Self { change_counter, seen, pause, waker: None }
+    pub fn new(change_counter: Arc<ChangeCounter>, known: u64, pause: Option<TimerFuture>) -> Self {
+        Self { change_counter, known, pause, waker: None }
     }
 }
 
@@ -103,7 +103,7 @@ impl Future for Changed {
     type Output = PyResult<Py<PyAny>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let changed = self.change_counter.is_newer(self.seen, context.waker());
+        let changed = self.change_counter.is_newer(self.known, context.waker());
         let over = !changed && self.pause.as_mut().is_some_and(|pause| Pin::new(pause).poll(context).is_ready());
         if changed || over {
             return Poll::Ready(crate::interpreter::attach::attach(|py| changed.into_py_any(py)));

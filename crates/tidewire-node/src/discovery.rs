@@ -152,17 +152,17 @@ pub struct EventInfo {
 impl ServiceInfo {
     /// The description for other nodes, as the fields of a subscription; empty if they may not call
     /// the service.
-    pub(crate) fn said(&self) -> Result<Vec<u8>, Error> {
+    pub(crate) fn announcement(&self) -> Result<Vec<u8>, Error> {
         let mut fields = Vec::new();
         if self.visibility == Visibility::Node {
             return Ok(fields);
         }
-        let mut seen = self.clone();
-        seen.methods.retain(|method| method.visibility > Visibility::Node);
+        let mut visible = self.clone();
+        visible.methods.retain(|method| method.visibility > Visibility::Node);
         // Its maps have keys of text, and its numbers are finite.
-        let mut text = serde_json::to_string(&seen).unwrap_or_default();
+        let mut text = serde_json::to_string(&visible).unwrap_or_default();
         if text.len() > FIELD_BYTES_MAX {
-            let mut short = serde_json::to_value(&seen).unwrap_or_default();
+            let mut short = serde_json::to_value(&visible).unwrap_or_default();
             short["events"] = json!([]);
             for list in ["methods", "commands"] {
                 for one in short[list].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
@@ -187,8 +187,8 @@ impl ServiceInfo {
     pub fn served_at(hub: &HubHandle) -> Vec<Self> {
         let mut found = Vec::new();
         for interest in hub.interests() {
-            let (queue, pattern, says) = (&*interest.queue, &*interest.pattern, &*interest.says);
-            let entry = Entry { node: "", queue, pattern, in_progress: 0, says };
+            let (queue, pattern, announcement) = (&*interest.queue, &*interest.pattern, &*interest.says);
+            let entry = Entry { node: "", queue, pattern, in_progress: 0, says: announcement };
             let Ok(ValidAnnouncement::Service { name, instance, json }) = entry.validate() else { continue };
             found.extend(serde_json::from_str::<Self>(json).ok().map(|info| Self {
                 name,

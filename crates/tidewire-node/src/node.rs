@@ -423,7 +423,7 @@ impl Node {
     ) -> Pending<RemoteStatistics> {
         let (node, objects) = (Arc::downgrade(&self.core), Arc::clone(&self.core.objects));
         Pending::new(async move {
-            let look = || {
+            let check = || {
                 let (given, held) = objects.counts();
                 let counts = RemoteStatistics { given, held };
                 if holds(counts) {
@@ -432,7 +432,7 @@ impl Node {
                 let ended = || Error::new(ErrorCode::NodeStopped, "the node has stopped: make a new one");
                 node.upgrade().ok_or_else(ended).and_then(|core| core.check()).err().map(Err)
             };
-            objects.wakers.until(look).await
+            objects.wakers.until(check).await
         })
     }
 
@@ -450,14 +450,14 @@ impl Node {
     /// is dropped.
     pub fn stop(&self, timeout: Duration) -> Pending<Stopped> {
         let (core, end) = (Arc::clone(&self.core), clock::now() + timeout);
-        let hosts = core.hosts();
-        hosts.iter().for_each(|host| host.leave());
-        core.object_instance.get().inspect(|host| host.leave());
+        let instances = core.instances();
+        instances.iter().for_each(|instance| instance.leave());
+        core.object_instance.get().inspect(|instance| instance.leave());
         // Running handlers of durable events may still call other nodes, and their settlements are
         // stored.
         let has_given_back = {
-            let (hosts, runner) = (hosts.clone(), Arc::clone(&core.runner));
-            move || hosts.iter().all(|host| host.has_given_back()) && runner.has_returned()
+            let (instances, runner) = (instances.clone(), Arc::clone(&core.runner));
+            move || instances.iter().all(|instance| instance.has_given_back()) && runner.has_returned()
         };
         let singles: Vec<_> = core.singles.lock().iter().filter_map(Weak::upgrade).collect();
         singles.iter().for_each(|single| single.leave());
@@ -470,23 +470,23 @@ impl Node {
         core.link.goodbye();
         Pending::new(async move {
             let left = || Some(end.saturating_duration_since(clock::now()));
-            hosts
+            instances
                 .iter()
                 .chain(core.object_instance.get())
-                .try_for_each(|host| host.refuse_own("await the stop of the node"))?;
+                .try_for_each(|instance| instance.refuse_own("await the stop of the node"))?;
             for single in singles {
                 // Its lease goes back while there is a link: another is active at once.
                 drop(single.end(end.saturating_duration_since(clock::now())).await);
             }
             let mut is_drained = until(&core.runner, end, &has_given_back).await;
             if !is_drained {
-                hosts.iter().for_each(|host| host.give_back());
+                instances.iter().for_each(|instance| instance.give_back());
                 let grace = clock::now() + GRACE;
                 until(&core.runner, grace, &has_given_back).await;
             }
             core.is_stopping.store(true, Ordering::Release);
             is_drained &= core.link.answered(&core.runtime, left()).await;
-            is_drained &= until(&core.runner, end, || hosts.iter().all(|host| host.is_idle())).await;
+            is_drained &= until(&core.runner, end, || instances.iter().all(|instance| instance.is_idle())).await;
             is_drained &= core.link.drained(&core.runtime, left()).await;
             if let Some(hub) = &core.hub {
                 // After the link: replies of this node go through its hub.
@@ -496,7 +496,7 @@ impl Node {
             // A handler that awaits ends at once, but on its own thread: an engine without time
             // would leave it where it is.
             let end = end.max(clock::now() + GRACE);
-            until(&core.runner, end, || hosts.iter().all(|host| host.is_idle())).await;
+            until(&core.runner, end, || instances.iter().all(|instance| instance.is_idle())).await;
             if let Some(engine) = &core.engine {
                 engine.begin_shutdown(true, end.saturating_duration_since(clock::now())).await;
             }
@@ -513,9 +513,9 @@ impl Core {
         let (runner, log) = (Arc::downgrade(&self.runner), Arc::clone(&self.log));
         self.link.on_pulse(move || runner.upgrade().map_or(0, |runner| runner.blocked_ms(&log)));
         let objects = Arc::downgrade(&self.objects);
-        let host = Arc::new(ServiceInstance::of_objects(Arc::clone(&self.runner), Weak::clone(&objects)));
-        let _ = self.object_instance.set(Arc::<ServiceInstance>::clone(&host));
-        let endpoint: Arc<dyn Handler> = Arc::new(ExportSubscription { objects, host });
+        let instance = Arc::new(ServiceInstance::of_objects(Arc::clone(&self.runner), Weak::clone(&objects)));
+        let _ = self.object_instance.set(Arc::<ServiceInstance>::clone(&instance));
+        let endpoint: Arc<dyn Handler> = Arc::new(ExportSubscription { objects, instance });
         let (again, left, reopened) = (Arc::downgrade(self), Arc::downgrade(self), Arc::clone(&endpoint));
         self.link.on_joined_again(move || {
             if let Some(core) = again.upgrade() {
@@ -541,7 +541,7 @@ impl Core {
 
     /// Ends all that is left.
     fn end(&self) {
-        self.hosts().iter().chain(self.object_instance.get()).for_each(|host| host.close());
+        self.instances().iter().chain(self.object_instance.get()).for_each(|instance| instance.close());
         self.objects.close();
         let served = std::mem::take(&mut *self.served.lock());
         drop(served);

@@ -82,8 +82,8 @@ impl Span {
 
     fn sent(runner: &Runner, traced: TracedSpan, kind: &'static str, title: &str, headers: &Headers) -> Self {
         let stored = runner.spans.as_ref().map(|store| {
-            let given = || headers.iter().find(|(name, _)| name == PARENT);
-            let sender = current().or_else(|| given().and_then(|(_, value)| Sender::named(value)));
+            let header = || headers.iter().find(|(name, _)| name == PARENT);
+            let sender = current().or_else(|| header().and_then(|(_, value)| Sender::named(value)));
             store.add(ids(&traced, sender.as_ref()), sender.as_ref(), kind, title, "")
         });
         Self { traced, stored }

@@ -59,12 +59,12 @@ pub(crate) fn publish(
     core: &Core,
     (subject, to): (&str, u64),
     mut blob: Blob,
-    said: &[u8],
+    fields: &[u8],
     flags: Flags,
 ) -> Result<(), Error> {
     core.check()?;
     names::subject(subject)?;
-    let fields = Fields::parse("PUBLISH", said).unwrap_or_default();
+    let fields = Fields::parse("PUBLISH", fields).unwrap_or_default();
     let here = core.local.receivers(subject);
     let payloads = (!here.is_empty()).then(|| Arc::new(Payload::from(blob.clone().into_bytes())));
     let wire = PublishHead { subject, to, fields, ..PublishHead::default() };

@@ -126,7 +126,7 @@ impl TracedSpan {
         if !tracing::Span::current().is_none() {
             return self;
         }
-        self.child_of(|name| headers.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str()))
+        self.child_of(|name| headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str()))
     }
 
     fn child_of<'a>(self, header: impl Fn(&str) -> Option<&'a str>) -> Self {

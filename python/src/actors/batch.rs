@@ -34,16 +34,16 @@ impl Function {
         batch: &Py<PyAny>,
         turn: &mut Activation<'_, Message>,
     ) -> bool {
-        let (taken, next) = gather(turn);
-        let taken = readable(py, me, taken, turn);
-        if let Err(error) = self.node.back(py, call(py, batch, &taken)) {
+        let (messages, next) = gather(turn);
+        let messages = readable(py, me, messages, turn);
+        if let Err(error) = self.node.back(py, call(py, batch, &messages)) {
             // Messages that are delivered again come before what was sent after them.
             if let Some(next) = next {
                 turn.put_back(next);
             }
-            return self.fail_all(py, me, taken, turn, &error);
+            return self.fail_all(py, me, messages, turn, &error);
         }
-        taken.into_iter().for_each(|(_, meta)| turn.handled(meta));
+        messages.into_iter().for_each(|(_, meta)| turn.handled(meta));
         next.is_some_and(|next| self.handle(py, me, next, turn))
     }
 
@@ -52,16 +52,16 @@ impl Function {
         &self,
         py: Python<'_>,
         me: &PyRef<ActorRef>,
-        taken: DrainedMessages,
+        messages: DrainedMessages,
         turn: &mut Activation<'_, Message>,
         error: &PyErr,
     ) -> bool {
         drop(logged(py, me, "handle_batch", error.clone_ref(py), false));
-        let (again, over): (DrainedMessages, DrainedMessages) =
-            taken.into_iter().partition(|(_, meta)| self.is_delivered_again(meta));
+        let (again, failed): (DrainedMessages, DrainedMessages) =
+            messages.into_iter().partition(|(_, meta)| self.is_delivered_again(meta));
         // Redelivered messages return to the front of the queue one by one, the last one first.
         let mut go_on = true;
-        for (message, meta) in over.into_iter().chain(again.into_iter().rev()) {
+        for (message, meta) in failed.into_iter().chain(again.into_iter().rev()) {
             go_on &= turn.failed(Some(message), meta, errors::fault(error.clone_ref(py)));
         }
         go_on
@@ -70,28 +70,28 @@ impl Function {
 
 /// Takes what waits, up to an ask or a change of behaviour, which are handled by themselves.
 fn gather(turn: &mut Activation<'_, Message>) -> (DrainedMessages, Option<Envelope<Message>>) {
-    let mut taken = Vec::new();
+    let mut messages = Vec::new();
     while let Some(envelope) = turn.take() {
         if envelope.ask().is_some() {
-            return (taken, Some(envelope));
+            return (messages, Some(envelope));
         }
         match envelope.split() {
-            (Some(message), meta) => taken.push((message, meta)),
-            (None, meta) => return (taken, meta.map(Envelope::With)),
+            (Some(message), meta) => messages.push((message, meta)),
+            (None, meta) => return (messages, meta.map(Envelope::With)),
         }
     }
-    (taken, None)
+    (messages, None)
 }
 
 /// The readable messages. Unreadable ones are logged and not handled.
 fn readable(
     py: Python<'_>,
     me: &PyRef<ActorRef>,
-    taken: DrainedMessages,
+    messages: DrainedMessages,
     turn: &mut Activation<'_, Message>,
 ) -> DrainedMessages {
-    let mut open = Vec::with_capacity(taken.len());
-    for (mut message, meta) in taken {
+    let mut open = Vec::with_capacity(messages.len());
+    for (mut message, meta) in messages {
         match message.open(py) {
             Ok(()) => open.push((message, meta)),
             Err(error) => {
@@ -103,10 +103,10 @@ fn readable(
     open
 }
 
-fn call(py: Python<'_>, batch: &Py<PyAny>, taken: &DrainedMessages) -> PyResult<()> {
-    if taken.is_empty() {
+fn call(py: Python<'_>, batch: &Py<PyAny>, messages: &DrainedMessages) -> PyResult<()> {
+    if messages.is_empty() {
         return Ok(());
     }
-    let list = PyList::new(py, taken.iter().map(|(message, _)| message.object(py)))?;
+    let list = PyList::new(py, messages.iter().map(|(message, _)| message.object(py)))?;
     batch.call1(py, (list,)).map(drop)
 }

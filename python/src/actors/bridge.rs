@@ -47,7 +47,7 @@ thread_local! {
     static COROUTINES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The loop that was seen last on this thread.
+/// The loop that ran last on this thread.
 struct LastLoop {
     line: Arc<LoopHandle>,
     /// Its address.
@@ -126,20 +126,20 @@ pub fn line_here(py: Python<'_>) -> PyResult<Arc<LoopHandle>> {
     Ok(line)
 }
 
-/// The line of the loop that was seen last, if that runs on this thread now. asyncio itself is not
+/// The line of the loop that ran last, if that runs on this thread now. asyncio itself is not
 /// asked: up to CPython 3.11 it asks the system for the number of the process before it answers.
 fn still_running(py: Python<'_>) -> Option<Arc<LoopHandle>> {
     HERE.with_borrow(|here| {
-        let seen = here.as_ref()?.mine()?;
-        let note = seen.note.as_ref()?;
-        note_of_asyncio(py)?.is(&**note).then(|| Arc::clone(&seen.line))
+        let last = here.as_ref()?.mine()?;
+        let note = last.note.as_ref()?;
+        note_of_asyncio(py)?.is(&**note).then(|| Arc::clone(&last.line))
     })
 }
 
-/// The line of a loop, if it is the one that was seen last.
+/// The line of a loop, if it is the one that ran last.
 fn line_of(running: &Bound<'_, PyAny>) -> Option<Arc<LoopHandle>> {
     let at = running.as_ptr() as usize;
-    HERE.with_borrow(|here| here.as_ref()?.mine().filter(|seen| seen.at == at).map(|seen| Arc::clone(&seen.line)))
+    HERE.with_borrow(|here| here.as_ref()?.mine().filter(|last| last.at == at).map(|last| Arc::clone(&last.line)))
 }
 
 /// The running-loop note of asyncio for this thread, which changes whenever a loop begins or ends
@@ -225,7 +225,7 @@ impl LoopHandle {
         if self.woken.swap(true, Ordering::SeqCst) {
             return;
         }
-        let here = HERE.with_borrow(|here| here.as_ref().is_some_and(|seen| std::ptr::eq(seen.line.as_ref(), self)));
+        let here = HERE.with_borrow(|here| here.as_ref().is_some_and(|last| std::ptr::eq(last.line.as_ref(), self)));
         if here && attach(|py| self.call_soon(py)) {
             return;
         }
@@ -256,7 +256,7 @@ impl LoopHandle {
             std::mem::replace(&mut *completed, rest)
         };
         for pending in completed {
-            Pending::look(&pending, py);
+            Pending::poll_and_call_back(&pending, py);
         }
         // Inbound frames make actors ready.
         let inlets = self.inlets.lock().clone();
@@ -331,10 +331,10 @@ impl Bridge {
     /// Releases the loop.
     fn close(&self) {
         let line = &self.line;
-        let gone = (line.event_loop.lock().take(), line.call_soon.lock().take(), line.watching.lock().take());
-        drop(gone);
-        let seen = HERE.with_borrow_mut(|here| here.take_if(|seen| Arc::ptr_eq(&seen.line, line)));
-        drop(seen);
+        let functions = (line.event_loop.lock().take(), line.call_soon.lock().take(), line.watching.lock().take());
+        drop(functions);
+        let last = HERE.with_borrow_mut(|here| here.take_if(|last| Arc::ptr_eq(&last.line, line)));
+        drop(last);
     }
 
     /// Marks this thread as the one that runs the loop.

@@ -42,8 +42,8 @@ pub struct Tasks {
     taking: AtomicUsize,
     /// The last handler was over at its first step.
     quick: AtomicBool,
-    /// Messages were left to the task that takes.
-    left: AtomicBool,
+    /// Messages were left to the task that takes messages.
+    has_leftover: AtomicBool,
     /// Messages for tasks that were started and have not begun. Whichever task takes next takes the
     /// first, so that messages begin in their order.
     line: Mutex<VecDeque<Envelope<Message>>>,
@@ -81,7 +81,7 @@ impl Tasks {
     }
 
     /// A task has ended.
-    pub fn over(&self, was_taking: bool) {
+    pub fn end_task(&self, was_taking: bool) {
         self.active.fetch_sub(1, Ordering::Relaxed);
         if was_taking {
             self.taking.fetch_sub(1, Ordering::Relaxed);
@@ -93,11 +93,11 @@ impl Tasks {
     pub fn waits(&self) -> bool {
         self.taking.fetch_sub(1, Ordering::Relaxed);
         self.quick.store(false, Ordering::Relaxed);
-        self.left.swap(false, Ordering::Relaxed)
+        self.has_leftover.swap(false, Ordering::Relaxed)
     }
 
     /// A handler is over, and its task takes the next message.
-    pub fn takes(&self, had_waited: bool) {
+    pub fn take_again(&self, had_waited: bool) {
         if had_waited {
             self.taking.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -107,17 +107,17 @@ impl Tasks {
 
     /// True if queued messages are left to the task that is taking messages.
     fn leaves(&self) -> bool {
-        self.left.load(Ordering::Relaxed)
+        self.has_leftover.load(Ordering::Relaxed)
     }
 
     /// True if another task is of use.
     fn wants_another(&self, concurrency: usize) -> bool {
         if self.active.load(Ordering::Relaxed) >= concurrency {
-            self.left.store(false, Ordering::Relaxed);
+            self.has_leftover.store(false, Ordering::Relaxed);
             return false;
         }
         let leaves = self.quick.load(Ordering::Relaxed) && self.taking.load(Ordering::Relaxed) > 0;
-        self.left.store(leaves, Ordering::Relaxed);
+        self.has_leftover.store(leaves, Ordering::Relaxed);
         !leaves
     }
 }
@@ -138,7 +138,7 @@ impl ConcurrencyPermit {
 
 impl Drop for ConcurrencyPermit {
     fn drop(&mut self) {
-        self.tasks.over(false);
+        self.tasks.end_task(false);
         self.cell.resume_unless_idle();
     }
 }
@@ -167,7 +167,7 @@ impl Coroutine {
     /// Starts a task that begins with `envelope`, and goes on with what follows.
     fn launch(&mut self, py: Python<'_>, turn: &Activation<'_, Message>, first: First) -> Result<(), Fault> {
         let me = reference(py, &mut self.me, turn)?;
-        let intake = CoroutineLoop::new(
+        let coroutines = CoroutineLoop::new(
             turn.cell().clone(),
             me,
             self.node.clone_ref(py),
@@ -179,9 +179,9 @@ impl Coroutine {
         );
         self.tasks.began();
         crate::actors::bridge::has_coroutines();
-        let started = Py::new(py, intake).and_then(|intake| start(py)?.call1((intake,)));
+        let started = Py::new(py, coroutines).and_then(|coroutines| start(py)?.call1((coroutines,)));
         started.map(drop).map_err(|error| {
-            self.tasks.over(true);
+            self.tasks.end_task(true);
             errors::fault(error)
         })
     }

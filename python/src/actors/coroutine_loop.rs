@@ -56,7 +56,7 @@ struct Present {
     waits: bool,
     /// A handler has raised, which may end the actor.
     failed: bool,
-    over: bool,
+    has_ended: bool,
     /// The task itself, once it has begun.
     task: Option<Py<PyAny>>,
     message: Option<Message>,
@@ -178,7 +178,7 @@ impl CoroutineLoop {
                 // An exception of a handler concerns its message and its actor, never the loop. The
                 // CancelledError of this very task ends it, once the message is accounted for.
                 Err(error) => {
-                    self.takes();
+                    self.take_again();
                     let ends = is_cancelled(py, &error);
                     if !self.failed(py, error) || ends {
                         self.end();
@@ -210,7 +210,7 @@ impl CoroutineLoop {
                 Ok(Some(what))
             }
             Step::Returned(value) => {
-                self.takes();
+                self.take_again();
                 if !value.is_none(py) {
                     self.returned(py, value);
                 }
@@ -220,9 +220,9 @@ impl CoroutineLoop {
     }
 
     /// This task takes messages again.
-    fn takes(&self) {
+    fn take_again(&self) {
         let waited = std::mem::take(&mut self.state.lock().waits);
-        self.tasks.takes(waited);
+        self.tasks.take_again(waited);
     }
 
     /// The task itself; what it runs sees its actor.
@@ -322,7 +322,7 @@ impl CoroutineLoop {
     fn end(&self) {
         let (task, running, waits, failed) = {
             let mut state = self.state.lock();
-            if std::mem::replace(&mut state.over, true) {
+            if std::mem::replace(&mut state.has_ended, true) {
                 return;
             }
             (state.task.take(), state.running.take(), state.waits, state.failed || state.first.is_some())
@@ -333,7 +333,7 @@ impl CoroutineLoop {
                 error.write_unraisable(py, None);
             }
         });
-        self.tasks.over(!waits);
+        self.tasks.end_task(!waits);
         if failed || running.is_some() {
             self.cell.resume();
         } else {
@@ -347,7 +347,7 @@ impl CoroutineLoop {
     fn call(&self, py: Python<'_>, mut message: Message, meta: MessageMeta, counts: bool) -> PyResult<Option<Steps>> {
         if let Err(error) = message.open(py) {
             unreadable(py, &self.me, error);
-            self.takes();
+            self.take_again();
             self.cell.outside(|turn| turn.handled(meta));
             return Ok(None);
         }
@@ -371,13 +371,13 @@ impl CoroutineLoop {
             state.counts = counts;
             state.began = (counts && self.cell.is_timed()).then(Instant::now);
         }
-        if let Ok(gate) = handler.call.bind(py).cast::<InstanceEndpoint>() {
-            let begun =
-                InstanceEndpoint::begin(gate, object.bind(py), || ConcurrencyPermit::new(&self.tasks, &self.cell));
-            if matches!(begun, Ok(None)) {
-                self.takes();
+        if let Ok(endpoint) = handler.call.bind(py).cast::<InstanceEndpoint>() {
+            let steps =
+                InstanceEndpoint::begin(endpoint, object.bind(py), || ConcurrencyPermit::new(&self.tasks, &self.cell));
+            if matches!(steps, Ok(None)) {
+                self.take_again();
             }
-            return begun;
+            return steps;
         }
         let value = match (&context, handler.takes_context) {
             (Some(context), true) => handler.call.call1(py, (object.bind(py), context.bind(py))),
@@ -392,7 +392,7 @@ impl CoroutineLoop {
         if is_coroutine(awaitable)? || is_awaitable(awaitable) {
             return Steps::of(awaitable).map(Some);
         }
-        self.takes();
+        self.take_again();
         self.node.back(py, Ok(()))?;
         self.returned(py, value);
         Ok(None)

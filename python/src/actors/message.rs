@@ -30,7 +30,7 @@ pub struct Extra {
     /// A notice about a watched actor, rather than a message.
     pub notice: bool,
     /// A publication of another node, until it is opened.
-    pub came: Option<Published>,
+    pub publication: Option<Published>,
 }
 
 impl Message {
@@ -43,14 +43,14 @@ impl Message {
     }
 
     /// A publication of another node. Its value is read when it is [opened](Self::open).
-    pub fn came(published: Published) -> Self {
-        let extra = Extra { came: Some(published), ..Extra::default() };
+    pub fn publication(published: Published) -> Self {
+        let extra = Extra { publication: Some(published), ..Extra::default() };
         Self { object: PyRef::nothing(), sender: None, extra: Some(Box::new(extra)) }
     }
 
     /// The publication of another node, unless the message has been opened.
     pub fn into_published(self) -> Option<Published> {
-        self.extra.and_then(|extra| extra.came)
+        self.extra.and_then(|extra| extra.publication)
     }
 
     /// Reads the value of a publication of another node, unless that has been done. Before it there
@@ -61,7 +61,7 @@ impl Message {
     #[inline]
     pub fn open(&mut self, py: Python<'_>) -> PyResult<()> {
         match &mut self.extra {
-            Some(extra) if extra.came.is_some() => extra.open(py).map(|object| self.object = object),
+            Some(extra) if extra.publication.is_some() => extra.open(py).map(|object| self.object = object),
             _ => Ok(()),
         }
     }
@@ -79,15 +79,15 @@ impl Message {
 
 impl Extra {
     fn open(&mut self, py: Python<'_>) -> PyResult<PyRef<PyAny>> {
-        let Some(mut came) = self.came.take() else { return Ok(PyRef::nothing()) };
-        match Publication::of(py, &mut came) {
+        let Some(mut publication) = self.publication.take() else { return Ok(PyRef::nothing()) };
+        match Publication::of(py, &mut publication) {
             Ok(Publication { value, subject, headers }) => {
-                self.origin = Some(Arc::clone(&came.from));
+                self.origin = Some(Arc::clone(&publication.from));
                 (self.subject, self.headers) = (Some(subject.into()), headers.map(PyRef::from));
                 Ok(value.into())
             }
             Err(error) => {
-                self.came = Some(came);
+                self.publication = Some(publication);
                 Err(error)
             }
         }
@@ -107,7 +107,7 @@ impl Clone for Message {
                     headers: extra.headers.as_ref().map(|headers| headers.clone_ref(py)),
                     origin: extra.origin.clone(),
                     notice: extra.notice,
-                    came: extra.came.clone(),
+                    publication: extra.publication.clone(),
                 })
             }),
         })

@@ -83,7 +83,7 @@ impl CommonDraws {
 
     /// Goes on to a replication, if nobody else has `this`.
     pub fn move_to(this: Py<Self>, py: Python<'_>, replication: u64) -> Option<Py<Self>> {
-        if held(this.as_ptr()) > 1 {
+        if ref_count(this.as_ptr()) > 1 {
             return None;
         }
         let mut common = this.borrow_mut(py);
@@ -154,12 +154,12 @@ impl NumpyStream {
         static CLASS: Once<Py<PyAny>> = Once::new();
         let stream = CLASS.of(py, "tidewire._campaigns.random", "NumpyStream")?.call1((key,))?;
         let parts = [stream.getattr(intern!(py, "generator"))?, stream.getattr(intern!(py, "bits"))?];
-        let referrers = [held(parts[0].as_ptr()), held(parts[1].as_ptr())];
+        let referrers = [ref_count(parts[0].as_ptr()), ref_count(parts[1].as_ptr())];
         Ok(Self { stream: stream.unbind(), parts: parts.map(Bound::unbind), referrers })
     }
 
     fn is_alone(&self, py: Python<'_>) -> bool {
-        self.parts.iter().zip(self.referrers).all(|(part, referrers)| held(part.bind(py).as_ptr()) == referrers)
+        self.parts.iter().zip(self.referrers).all(|(part, referrers)| ref_count(part.bind(py).as_ptr()) == referrers)
     }
 }
 
@@ -181,14 +181,14 @@ impl Generator {
 
     /// True if nobody has it, nor a method of it: the object refers to each part once.
     fn is_alone(&self, py: Python<'_>) -> bool {
-        held(self.object.bind(py).as_ptr()) == 1
-            && self.methods.iter().all(|method| held(method.bind(py).as_ptr()) == 2)
-            && held(self.philox.bind(py).as_ptr()) == 4
+        ref_count(self.object.bind(py).as_ptr()) == 1
+            && self.methods.iter().all(|method| ref_count(method.bind(py).as_ptr()) == 2)
+            && ref_count(self.philox.bind(py).as_ptr()) == 4
     }
 }
 
 /// How many references there are to an object.
-pub fn held(object: *mut ffi::PyObject) -> ffi::Py_ssize_t {
+pub fn ref_count(object: *mut ffi::PyObject) -> ffi::Py_ssize_t {
     // SAFETY: it is an object that the caller has a reference to, and the interpreter is held.
     unsafe { ffi::Py_REFCNT(object) }
 }

@@ -117,13 +117,13 @@ impl Encoder {
 
     #[cold]
     fn other_keys(&self, result: &Bound<'_, PyAny>) -> String {
-        let mut given = Vec::new();
+        let mut names = Vec::new();
         if let Ok(keys) = result.try_iter() {
-            given.extend(keys.flatten().take(50).map(|key| key.to_string()));
+            names.extend(keys.flatten().take(50).map(|key| key.to_string()));
         }
-        let wanted = self.wanted();
-        let missing: Vec<&str> = wanted.iter().copied().filter(|name| !given.iter().any(|key| key == name)).collect();
-        let more: Vec<&str> = given.iter().map(String::as_str).filter(|key| !wanted.contains(key)).collect();
+        let columns = self.column_names();
+        let missing: Vec<&str> = columns.iter().copied().filter(|name| !names.iter().any(|key| key == name)).collect();
+        let more: Vec<&str> = names.iter().map(String::as_str).filter(|key| !columns.contains(key)).collect();
         let mut text = String::from("other columns than the campaign has:");
         if !missing.is_empty() {
             text += &format!(" {} missing;", list(&missing));
@@ -131,23 +131,23 @@ impl Encoder {
         if !more.is_empty() {
             text += &format!(" {} not among them;", list(&more));
         }
-        text + &format!(" its columns are {}", list(&wanted))
+        text + &format!(" its columns are {}", list(&columns))
     }
 
     /// The reader of results of a class, remembered for the next result.
     #[cold]
     fn form(&mut self, result: &Bound<'_, PyAny>) -> Result<Form, String> {
         let class = result.get_type();
-        let (mut form, names) = form_of(&class).map_err(said)?;
+        let (mut form, names) = form_of(&class).map_err(text_of)?;
         if self.is_single() && (form == Form::Single || self.schema.columns[0].kind == ColumnType::Json) {
             form = Form::Single;
         } else if form == Form::Attributes {
             self.check_fields(&class, &names)?;
         } else if form == Form::Single && result.is_none() {
-            return Err(format!("it returned None, and the campaign has the columns {}", list(&self.wanted())));
+            return Err(format!("it returned None, and the campaign has the columns {}", list(&self.column_names())));
         } else if form == Form::Single {
-            let wanted = list(&self.wanted());
-            return Err(format!("{} has no columns, and those of the campaign are {wanted}", shown(result)));
+            let columns = list(&self.column_names());
+            return Err(format!("{} has no columns, and those of the campaign are {columns}", shown(result)));
         }
         self.last = Some((class.unbind(), form));
         Ok(form)
@@ -158,15 +158,15 @@ impl Encoder {
     }
 
     fn check_fields(&self, class: &Bound<'_, PyType>, names: &[String]) -> Fits {
-        let wanted = self.wanted();
-        if names.len() == wanted.len() && names.iter().all(|name| wanted.contains(&name.as_str())) {
+        let columns = self.column_names();
+        if names.len() == columns.len() && names.iter().all(|name| columns.contains(&name.as_str())) {
             return Ok(());
         }
-        let given: Vec<&str> = names.iter().map(String::as_str).collect();
-        Err(format!("{class} has the fields {}, and the columns of the campaign are {}", list(&given), list(&wanted)))
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        Err(format!("{class} has the fields {}, and the columns of the campaign are {}", list(&names), list(&columns)))
     }
 
-    fn wanted(&self) -> Vec<&str> {
+    fn column_names(&self) -> Vec<&str> {
         self.schema.columns.iter().map(|column| column.name.as_str()).collect()
     }
 
@@ -211,10 +211,10 @@ fn write(column: &mut Values, value: &Bound<'_, PyAny>) -> Result<usize, String>
             put(Value::Integer(value.extract().map_err(|_| too_large())?)).map(|()| 0)
         }
         ColumnType::Float if value.is_exact_instance_of::<PyFloat>() => {
-            put(Value::Float(value.extract().map_err(said)?)).map(|()| 0)
+            put(Value::Float(value.extract().map_err(text_of)?)).map(|()| 0)
         }
         ColumnType::Boolean if value.is_exact_instance_of::<PyBool>() => {
-            put(Value::Boolean(value.is_truthy().map_err(said)?)).map(|()| 0)
+            put(Value::Boolean(value.is_truthy().map_err(text_of)?)).map(|()| 0)
         }
         ColumnType::Text if value.is_exact_instance_of::<PyString>() => {
             let text = text(value)?;
@@ -230,7 +230,7 @@ fn write(column: &mut Values, value: &Bound<'_, PyAny>) -> Result<usize, String>
 fn write_other(column: &mut Values, value: &Bound<'_, PyAny>) -> Result<usize, String> {
     let kind = column.kind();
     let mut put = |value: Value<'_>| column.push(value).map_err(|kind| format!("is of the column type {kind}"));
-    let value = &plain(value).map_err(said)?;
+    let value = &plain(value).map_err(text_of)?;
     let unfit = || format!("({}) is not what a column of type {kind} holds{}", type_name(value), fix(kind, value));
     match kind {
         _ if value.is_none() => put(Value::Null).map(|()| 0),
@@ -242,7 +242,7 @@ fn write_other(column: &mut Values, value: &Bound<'_, PyAny>) -> Result<usize, S
             put(Value::Float(number)).map(|()| 0)
         }
         ColumnType::Boolean if value.is_instance_of::<PyBool>() => {
-            put(Value::Boolean(value.is_truthy().map_err(said)?)).map(|()| 0)
+            put(Value::Boolean(value.is_truthy().map_err(text_of)?)).map(|()| 0)
         }
         ColumnType::Text if value.is_instance_of::<PyString>() => {
             let text = text(value)?;
@@ -250,7 +250,7 @@ fn write_other(column: &mut Values, value: &Bound<'_, PyAny>) -> Result<usize, S
         }
         ColumnType::Time => {
             let time = value.cast::<PyDateTime>().map_err(|_| unfit())?;
-            let micros = instant(time).map_err(said)?.ok_or("has no time zone: use datetime.now(timezone.utc)")?;
+            let micros = instant(time).map_err(text_of)?.ok_or("has no time zone: use datetime.now(timezone.utc)")?;
             put(Value::Time(micros)).map(|()| 0)
         }
         ColumnType::Json => {
@@ -270,7 +270,7 @@ fn plain<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 fn json(value: &Bound<'_, PyAny>) -> Result<String, String> {
     static JSON: Once<Py<PyAny>> = Once::new();
     let py = value.py();
-    let to_json = JSON.of(py, "tidewire._campaigns.results", "to_json").map_err(said)?;
+    let to_json = JSON.of(py, "tidewire._campaigns.results", "to_json").map_err(text_of)?;
     to_json.call1((value,)).and_then(|json| json.extract()).map_err(|failure| {
         let why = failure.value(py).to_string();
         if failure.is_instance_of::<PyTypeError>(py) { format!("can't be written as JSON: {why}") } else { why }
@@ -297,7 +297,7 @@ fn fix(kind: ColumnType, value: &Bound<'_, PyAny>) -> String {
     fix.to_owned()
 }
 
-fn said(failure: impl Display) -> String {
+fn text_of(failure: impl Display) -> String {
     failure.to_string()
 }
 
@@ -309,9 +309,9 @@ fn type_name(value: &Bound<'_, PyAny>) -> String {
 pub fn schema_of(result: &Bound<'_, PyAny>) -> Result<Schema, String> {
     static FIND: Once<Py<PyAny>> = Once::new();
     let py = result.py();
-    let find = FIND.of(py, "tidewire._campaigns.columns", "of_result").map_err(said)?;
+    let find = FIND.of(py, "tidewire._campaigns.columns", "of_result").map_err(text_of)?;
     let found = find.call1((result,)).map_err(|failure| failure.value(py).to_string())?;
-    let (columns, many): (Vec<(String, String)>, bool) = found.extract().map_err(said)?;
+    let (columns, many): (Vec<(String, String)>, bool) = found.extract().map_err(text_of)?;
     schema(columns, many)
 }
 

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
-use super::draws::{CommonDraws, Draws, held, key_of};
+use super::draws::{CommonDraws, Draws, key_of, ref_count};
 use crate::errors::error;
 
 /// One run.
@@ -107,7 +107,7 @@ impl Run {
     pub fn next<'py>(this: &Bound<'py, Self>, index: u64, attempt: u32) -> PyResult<Bound<'py, Self>> {
         let py = this.py();
         // A borrow counts as a reference.
-        let is_referenced = held(this.as_ptr()) > 1;
+        let is_referenced = ref_count(this.as_ptr()) > 1;
         let mut run = this.borrow_mut();
         let sets = run.sets;
         let parameters = run.parameters.as_ref().map(|made| made.clone_ref(py));

@@ -36,7 +36,7 @@ impl<T> Once<T> {
 
     /// The value, if the cell is filled. For the garbage collector, which asks without the
     /// interpreter.
-    pub fn seen(&self) -> Option<&T> {
+    pub fn peek(&self) -> Option<&T> {
         self.0.get()
     }
 

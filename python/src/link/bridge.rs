@@ -40,12 +40,12 @@ impl Bridge {
             ..BridgeOptions::new(name, number)
         };
         let nats = tidewire_nats::Settings::read(url).map_err(|failure| failed(failure.into()))?;
-        let said = Arc::new(Logger::new(log));
-        let warns = Arc::clone(&said);
+        let logger = Arc::new(Logger::new(log));
+        let warnings = Arc::clone(&logger);
         let opening = crate::interpreter::attach::detach(py, || {
-            let log = move |line: &str, is_wrong| said.say(is_wrong, line.to_owned());
+            let log = move |line: &str, is_wrong| logger.log(is_wrong, line.to_owned());
             let bridge = tidewire_nats::Bridge::open(hub, nats.clone(), options, log)?;
-            Ok((NatsGateway::open(hub, nats, format!("{name}-nats"), move |line| warns.warn(line)), bridge))
+            Ok((NatsGateway::open(hub, nats, format!("{name}-nats"), move |line| warnings.warn(line)), bridge))
         });
         Ok(Self { inner: PerProcessOwned::new(opening.map_err(failed)?) })
     }

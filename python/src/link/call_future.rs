@@ -70,8 +70,8 @@ impl DeferredCall {
     }
 
     /// A result as the type that the client knows.
-    pub fn made(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Py<PyAny>> {
-        self.calling.get().made(py, value)
+    pub fn convert_result(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Py<PyAny>> {
+        self.calling.get().convert_result(py, value)
     }
 
     /// Opens a stream, if the fast path applies.
@@ -98,8 +98,8 @@ impl DeferredCall {
         let balancer = fast_path.balancer.get();
         let args = self.args.bind(py);
         let call = fast_path.profile(args, self.kwargs.as_ref().map(|kwargs| kwargs.bind(py)), dice)?;
-        let Some(held) = balancer.route(py, fast_path.version, fast_path.policy, &call) else { return Ok(None) };
-        let route = held.get();
+        let Some(route_ref) = balancer.route(py, fast_path.version, fast_path.policy, &call) else { return Ok(None) };
+        let route = route_ref.get();
         let args = args.as_any();
         let value = match &self.kwargs {
             None => args.clone(),
@@ -125,7 +125,7 @@ impl DeferredCall {
             return Ok(None);
         };
         let load = Some(balancer.began(&route.instance, fast_path.policy, &call));
-        let load = InstanceLoad { balancer: fast_path.balancer.clone_ref(py), load, route: held };
+        let load = InstanceLoad { balancer: fast_path.balancer.clone_ref(py), load, route: route_ref };
         Ok(Some(Sent { asking, load, begun: request.begun, span }))
     }
 
@@ -264,7 +264,7 @@ impl CallFuture {
             Ok(value) => {
                 sent.took(py, &fast_path.title, None);
                 sent.load.end(Ended::Answered(u64::try_from(took.as_micros()).unwrap_or(u64::MAX)));
-                return self.sketch.made(py, value).map(Some);
+                return self.sketch.convert_result(py, value).map(Some);
             }
             Err(error) => error,
         };

@@ -198,7 +198,7 @@ impl NativeMethod {
     }
 
     /// A result as the type that the client knows.
-    pub fn made(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Py<PyAny>> {
+    pub fn convert_result(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Py<PyAny>> {
         match &self.result {
             None => Ok(value),
             Some(make) => make.call1(py, (value,)),
@@ -208,19 +208,19 @@ impl NativeMethod {
     /// True if the method takes these arguments, as far as its signature is known.
     fn binds(&self, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
         let Some((names, least, must_name)) = &self.takes else { return Ok(true) };
-        let given = args.len();
-        if *must_name || given > names.len() {
+        let count = args.len();
+        if *must_name || count > names.len() {
             return Ok(false);
         }
-        let Some(kwargs) = kwargs else { return Ok(given >= *least) };
+        let Some(kwargs) = kwargs else { return Ok(count >= *least) };
         for name in kwargs.keys() {
             let name = name.cast_into::<PyString>()?;
             let name = name.to_str()?;
-            if !names[given..].iter().any(|known| known == name) {
+            if !names[count..].iter().any(|known| known == name) {
                 return Ok(false);
             }
         }
-        for name in names.iter().take(*least).skip(given) {
+        for name in names.iter().take(*least).skip(count) {
             if !kwargs.contains(name)? {
                 return Ok(false);
             }

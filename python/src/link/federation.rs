@@ -44,10 +44,10 @@ pub fn federate(
     let table = table.map_err(|wrong| error(py, "InvalidArgument", &wrong, &[]))?;
     let settings =
         FederationSettings { table, address: address(py, url, tls)?, greeting: greeting(&own, token, &settings) };
-    let (handle, said) = (hub.handle(py)?, Arc::new(Logger::new(log)));
+    let (handle, logger) = (hub.handle(py)?, Arc::new(Logger::new(log)));
     let opened = detach(py, || {
         tidewire_node::Federation::open(&handle, engine.handle(), settings, move |line, is_wrong| {
-            said.say(is_wrong, line.to_owned())
+            logger.log(is_wrong, line.to_owned())
         })
     });
     let opened = opened.map_err(|failure| error(py, failure.code().name(), failure.message(), &[]))?;

@@ -75,8 +75,8 @@ impl Gateway {
         log: Py<PyAny>,
         field: &str,
     ) -> PyResult<Self> {
-        let said = Logger::new(log);
-        let options = options.log(move |line| said.warn(line));
+        let logger = Logger::new(log);
+        let options = options.log(move |line| logger.warn(line));
         let listening = crate::interpreter::attach::detach(py, || tidewire_gateway::Gateway::bind(hub, url, options));
         let gateway = listening.map_err(|failure| {
             error(py, failure.code().name(), &failure.to_string().replacen("url:", field, 1), &[])

@@ -79,9 +79,9 @@ impl Hub {
         let number = if bridged { BridgeOptions::draw_number() } else { 0 };
         let options = HubOptions { access, number, ..hub_options(name, &settings) };
         let log = Arc::new(Logger::new(log));
-        let said = Arc::clone(&log);
-        let hub = HubHandle::new(&runtime()?, options, move |line| said.warn(line));
-        hub.on_changes(move |change| log.say(false, change.to_string()));
+        let warnings = Arc::clone(&log);
+        let hub = HubHandle::new(&runtime()?, options, move |line| warnings.warn(line));
+        hub.on_changes(move |change| log.log(false, change.to_string()));
         Ok(Self { inner: PerProcessOwned::new(hub), name: name.to_owned(), number, settings })
     }
 

@@ -40,7 +40,7 @@ const OWNED: [&str; 2] = ["$hub.", "$node."];
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Link {
     inner: PerProcessOwned<raw::Link>,
-    intake: Mutex<Option<Arc<LoopInbox>>>,
+    inbox: Mutex<Option<Arc<LoopInbox>>>,
     flusher: Flusher,
     taking: ReferenceReader,
     /// The node over this link, once it is needed.
@@ -57,7 +57,7 @@ pub struct LinkSubscription {
 /// Receiver of the hub's answer to a subscription.
 struct Announced {
     place: Arc<ReplySlot>,
-    intake: Weak<LoopInbox>,
+    inbox: Weak<LoopInbox>,
     /// Number of the subscription on the Python side.
     number: u64,
 }
@@ -71,8 +71,8 @@ impl ReplyWaiter for Announced {
         // A task that awaits the answer gets the failure there. A lost link is no refusal.
         let is_reported = failure.message.is_none() || self.place.outcome.is_awaited();
         self.place.failed(failure);
-        if let Some(intake) = self.intake.upgrade().filter(|_| !is_reported) {
-            intake.refused(self.number, Arc::clone(&self.place));
+        if let Some(inbox) = self.inbox.upgrade().filter(|_| !is_reported) {
+            inbox.refused(self.number, Arc::clone(&self.place));
         }
     }
 
@@ -96,7 +96,7 @@ impl Link {
     pub fn new(inner: raw::Link) -> Self {
         let flusher = inner.flusher();
         let (inner, node) = (PerProcessOwned::new(inner), PerProcessOwned::new(Arc::default()));
-        Self { inner, intake: Mutex::new(None), flusher, taking: ReferenceReader::new(), node }
+        Self { inner, inbox: Mutex::new(None), flusher, taking: ReferenceReader::new(), node }
     }
 
     /// The node over this link.
@@ -214,8 +214,8 @@ impl Link {
         let (address, runtime) = (address(py, url, tls)?, runtime()?);
         let greeting = Greeting { resume: Some(secret), ..greeting(name, token, &settings) };
         let log = Logger::new(log);
-        let say = move |line: &str| log.warn(line);
-        let joined = crate::interpreter::attach::detach(py, || raw::Link::join(&runtime, &address, greeting, say));
+        let warn = move |line: &str| log.warn(line);
+        let joined = crate::interpreter::attach::detach(py, || raw::Link::join(&runtime, &address, greeting, warn));
         Ok(Self::new(joined.map_err(|failure| Self::join_error(py, &failure))?))
     }
 
@@ -226,33 +226,33 @@ impl Link {
     #[pyo3(signature = (bridge, receive, engine = None))]
     fn deliver_to(&self, py: Python<'_>, bridge: &Bridge, receive: Py<PyAny>, engine: Option<&Engine>) -> PyResult<()> {
         self.inner.check(py)?;
-        let intake = LoopInbox::open(
+        let inbox = LoopInbox::open(
             &bridge.line,
             receive,
             self.flusher.clone(),
             self.taking.clone(),
             engine.map(Engine::handle),
         );
-        let weak = Arc::downgrade(&intake);
+        let weak = Arc::downgrade(&inbox);
         let node = Arc::downgrade(&self.node);
         self.inner.on_joined_again(move || {
             node.upgrade().iter().filter_map(|node| node.get()).for_each(Node::joined_again);
-            weak.upgrade().into_iter().for_each(|intake| intake.joined_again());
+            weak.upgrade().into_iter().for_each(|inbox| inbox.joined_again());
         });
-        let weak = Arc::downgrade(&intake);
-        self.inner.on_lost(move || weak.upgrade().into_iter().for_each(|intake| intake.lost()));
-        let weak = Arc::downgrade(&intake);
-        self.inner.on_pulse(move || weak.upgrade().map_or(0, |intake| intake.blocked_ms()));
-        let weak = Arc::downgrade(&intake);
-        self.inner.on_left(move |node| weak.upgrade().into_iter().for_each(|intake| intake.left(node)));
-        let weak = Arc::downgrade(&intake);
-        let before = self.intake.lock().replace(intake);
+        let weak = Arc::downgrade(&inbox);
+        self.inner.on_lost(move || weak.upgrade().into_iter().for_each(|inbox| inbox.lost()));
+        let weak = Arc::downgrade(&inbox);
+        self.inner.on_pulse(move || weak.upgrade().map_or(0, |inbox| inbox.blocked_ms()));
+        let weak = Arc::downgrade(&inbox);
+        self.inner.on_left(move |node| weak.upgrade().into_iter().for_each(|inbox| inbox.left(node)));
+        let weak = Arc::downgrade(&inbox);
+        let before = self.inbox.lock().replace(inbox);
         if let Some(before) = before {
             before.close(py);
         }
         self.inner.on_way(move |reader| {
-            if let Some(intake) = weak.upgrade() {
-                intake.readable(reader);
+            if let Some(inbox) = weak.upgrade() {
+                inbox.readable(reader);
             }
         });
         Ok(())
@@ -261,8 +261,8 @@ impl Link {
     /// Moves inbound frames to another loop after the previous one was closed.
     fn follow(&self, py: Python<'_>, bridge: &Bridge) -> PyResult<()> {
         self.inner.check(py)?;
-        let intake = self.intake.lock().clone();
-        intake.into_iter().for_each(|intake| intake.follow(&bridge.line));
+        let inbox = self.inbox.lock().clone();
+        inbox.into_iter().for_each(|inbox| inbox.follow(&bridge.line));
         Ok(())
     }
 
@@ -339,7 +339,7 @@ impl Link {
         Ok(())
     }
 
-    /// Subscribes: what comes is handed over with `number`, but calls go in at the gate if there is
+    /// Subscribes. Frames are handed on with `number`, calls go to the endpoint `gate` if there is
     /// one, and messages to the mailbox of an actor as far as they can. No calls come to one that
     /// listens. The pending is done when the hub has it, or says why not.
     #[pyo3(signature = (pattern, queue, says, number, gate = None, mailbox = None, listens = false))]
@@ -358,26 +358,26 @@ impl Link {
         self.inner.check(py)?;
         let pattern = tidewire_proto::subject::Pattern::new(pattern.0)
             .map_err(|wrong| error(py, "InvalidSubject", &wrong.to_string(), &[]))?;
-        let Some(intake) = self.intake.lock().clone() else {
+        let Some(inbox) = self.inbox.lock().clone() else {
             return Err(error(py, "InvalidArgument", "this link hands nothing over yet", &[]));
         };
-        let says = fields(py, says)?;
+        let announcement = fields(py, says)?;
         let place = Arc::new(ReplySlot::default());
         let open = Arc::new(AtomicBool::new(true));
         let inflow = mailbox
             .and_then(|(engine, actor)| MailboxDelivery::into_mailbox(actor.get().inner.cell(), engine.get().handle()));
         let at = LoopTarget {
             number,
-            gate: gate.map(|gate| Arc::new(gate.into())),
+            endpoint: gate.map(|endpoint| Arc::new(endpoint.into())),
             inflow,
             listens,
             open: Arc::clone(&open),
         };
-        let announced = Announced { place: Arc::clone(&place), intake: Arc::downgrade(&intake), number };
-        let (door, waiting) =
-            (Arc::new(LoopSubscription { intake, place: at }), Arc::new(announced) as Arc<dyn ReplyWaiter>);
-        let subscribed =
-            crate::interpreter::attach::detach(py, || self.inner.subscribe(&pattern, queue, &says, door, waiting));
+        let announced = Announced { place: Arc::clone(&place), inbox: Arc::downgrade(&inbox), number };
+        let (handler, waiting) =
+            (Arc::new(LoopSubscription { inbox, place: at }), Arc::new(announced) as Arc<dyn ReplyWaiter>);
+        let subscribe = || self.inner.subscribe(&pattern, queue, &announcement, handler, waiting);
+        let subscribed = crate::interpreter::attach::detach(py, subscribe);
         let inner = subscribed.map_err(|why| refused(py, pattern.as_str(), &why))?;
         let title = pattern.as_str().to_owned();
         let asking = PendingReply {
@@ -476,9 +476,9 @@ impl Link {
     /// Ends the link now. Operations in progress fail.
     fn close(&self, py: Python<'_>) {
         let Some(mine) = self.inner.mine() else { return };
-        let intake = self.intake.lock().take();
-        if let Some(intake) = intake {
-            intake.close(py);
+        let inbox = self.inbox.lock().take();
+        if let Some(inbox) = inbox {
+            inbox.close(py);
         }
         crate::interpreter::attach::detach(py, || mine.close());
     }

@@ -151,8 +151,8 @@ impl RemoteCall {
     /// Reads a payload where it lies. The call is taken out meanwhile, as that may run code of the
     /// user's, which must not meet the lock; nobody else has the call yet.
     fn decode_short<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let taken = self.call.lock().take();
-        let Some(call) = taken else { return Err(answered(py)) };
+        let call = self.call.lock().take();
+        let Some(call) = call else { return Err(answered(py)) };
         let value = call.check(py).and_then(|()| self.taking.decode(py, call.message.payload()));
         *self.call.lock() = Some(call);
         value

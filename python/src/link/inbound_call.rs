@@ -40,9 +40,9 @@ pub enum OnCancel {
 }
 
 impl InboundCallState {
-    pub fn new(intake: Weak<LoopInbox>, credit: u32) -> Self {
+    pub fn new(inbox: Weak<LoopInbox>, credit: u32) -> Self {
         Self {
-            me: intake,
+            me: inbox,
             cancelled: AtomicBool::new(false),
             late: AtomicBool::new(false),
             unread: AtomicBool::new(false),
@@ -64,8 +64,8 @@ impl InboundCallState {
     fn changed(&self) {
         self.wake();
         let this = self.this.lock().upgrade();
-        if let (Some(this), Some(intake)) = (this, self.me.upgrade()) {
-            intake.changed(this);
+        if let (Some(this), Some(inbox)) = (this, self.me.upgrade()) {
+            inbox.changed(this);
         }
     }
 

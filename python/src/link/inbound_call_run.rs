@@ -19,7 +19,7 @@ use crate::services::thread_workers::WorkerSlot;
 /// `tidewire.services.instances.inbound_call`.
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct InboundCallRun {
-    gate: Py<InstanceEndpoint>,
+    endpoint: Py<InstanceEndpoint>,
     call: Py<RemoteCall>,
     method: Method,
     cancelled: AtomicBool,
@@ -58,7 +58,7 @@ pub enum CallStart {
 pub type ThreadResources = (WorkerSlot, Option<ConcurrencyPermit>, Option<Watch>);
 
 impl InboundCallRun {
-    pub fn new(gate: Py<InstanceEndpoint>, call: Py<RemoteCall>, method: Method, start: CallStart) -> Self {
+    pub fn new(endpoint: Py<InstanceEndpoint>, call: Py<RemoteCall>, method: Method, start: CallStart) -> Self {
         let state = match start {
             CallStart::With(args) => State { args: Some(args), ..State::default() },
             CallStart::OnThread(resources) => {
@@ -66,7 +66,7 @@ impl InboundCallRun {
             }
         };
         Self {
-            gate,
+            endpoint,
             call,
             method,
             cancelled: AtomicBool::new(false),
@@ -81,12 +81,12 @@ impl InboundCallRun {
         let handling = this.get();
         let (first, context) = handling.prepare(py, thrown)?;
         if first {
-            handling.gate.get().begins(this)?;
+            handling.endpoint.get().begins(this)?;
         }
         let stepped = context.bind(py).call_method1(intern!(py, "run"), (this,));
         match stepped {
             Ok(value) if handling.state.lock().returned => {
-                handling.gate.get().counters(py).ended(handling.method.title(), handling.took_us());
+                handling.endpoint.get().counters(py).ended(handling.method.title(), handling.took_us());
                 handling.leave(this, Some(task))?;
                 handling.answer(this, &value)?;
             }
@@ -97,8 +97,8 @@ impl InboundCallRun {
                 return Ok(Step::Waits(waits.unbind()));
             }
             Err(error) => {
-                let left = handling.leave(this, Some(task));
-                left.and(handling.raised(this, error))?;
+                let ended = handling.leave(this, Some(task));
+                ended.and(handling.raised(this, error))?;
             }
         }
         Ok(Step::Returned(py.None()))
@@ -106,44 +106,45 @@ impl InboundCallRun {
 
     /// Runs a plain function on this thread; its end is its answer to the caller.
     fn run_plain(&self, this: &Bound<'_, Self>) -> PyResult<()> {
-        let (py, gate, call) = (this.py(), self.gate.get(), self.call.get());
+        let (py, endpoint, call) = (this.py(), self.endpoint.get(), self.call.get());
         if call.cancelled() || self.cancelled() {
             return Ok(());
         }
         let args = call.decoded(py).and_then(|value| self.method.arguments(&value));
         let Ok(Some(args)) = args else {
-            return gate.service_endpoint(py)?.call_method1(intern!(py, "_run"), (&self.call,)).map(drop);
+            return endpoint.service_endpoint(py)?.call_method1(intern!(py, "_run"), (&self.call,)).map(drop);
         };
         self.state.lock().args = Some(args.unbind());
         let (_, context) = self.prepare(py, None)?;
-        gate.begins(this)?;
+        endpoint.begins(this)?;
         let ran = context.bind(py).call_method1(intern!(py, "run"), (this,));
-        let left = self.leave(this, None);
+        let ended = self.leave(this, None);
         let answered = match ran {
             Err(error) => self.raised(this, error),
             Ok(_) if self.cancelled() => {
-                gate.counters(py).cancelled(self.method.title(), self.took_us());
+                endpoint.counters(py).cancelled(self.method.title(), self.took_us());
                 let reason = self.reason(py);
                 reason.map_or(Ok(()), |reason| call.fail(py, reason.bind(py)))
             }
             Ok(value) => {
-                gate.counters(py).ended(self.method.title(), self.took_us());
+                endpoint.counters(py).ended(self.method.title(), self.took_us());
                 self.answer(this, &value)
             }
         };
-        left.and(answered)
+        ended.and(answered)
     }
 
     /// The deadline of a plain function has passed: its caller is notified.
     pub fn late(this: &Bound<'_, Self>) -> PyResult<()> {
         Self::cancel(this, None)?;
-        this.get().gate.get().service_endpoint(this.py())?.call_method1(intern!(this.py(), "_late"), (this,)).map(drop)
+        let (py, endpoint) = (this.py(), this.get().endpoint.get());
+        endpoint.service_endpoint(py)?.call_method1(intern!(py, "_late"), (this,)).map(drop)
     }
 
     /// The handler has raised.
     fn raised(&self, this: &Bound<'_, Self>, error: PyErr) -> PyResult<()> {
         let py = this.py();
-        let service_endpoint = self.gate.get().service_endpoint(py)?;
+        let service_endpoint = self.endpoint.get().service_endpoint(py)?;
         service_endpoint.call_method1(intern!(py, "raised"), (this, error.into_value(py))).map(drop)
     }
 
@@ -181,13 +182,13 @@ impl InboundCallRun {
     /// The handler has ended. The task that was cancelled for it goes on with other calls.
     fn leave(&self, this: &Bound<'_, Self>, task: Option<&Py<PyAny>>) -> PyResult<()> {
         let py = this.py();
-        let gone = {
+        let parts = {
             let mut state = self.state.lock();
             (state.task.take(), state.steps.take(), state.context.take())
         };
-        drop(gone);
+        drop(parts);
         self.call.get().forget();
-        self.gate.get().ended(this)?;
+        self.endpoint.get().ended(this)?;
         match task.filter(|_| self.interrupted.load(Ordering::Acquire)) {
             Some(task) => task.call_method0(py, intern!(py, "uncancel")).map(drop),
             None => Ok(()),
@@ -202,7 +203,8 @@ impl InboundCallRun {
             return Ok(());
         }
         let node = self.call.get().node();
-        self.gate.get().service_endpoint(py)?.call_method1(intern!(py, "answer"), (&self.call, node, value)).map(drop)
+        let service_endpoint = self.endpoint.get().service_endpoint(py)?;
+        service_endpoint.call_method1(intern!(py, "answer"), (&self.call, node, value)).map(drop)
     }
 
     fn interrupt_soon(&self, this: &Bound<'_, Self>) -> PyResult<()> {
@@ -222,7 +224,7 @@ impl InboundCallRun {
         match self.method.context() {
             None => self.method.call(py).call1(args),
             Some((name, at)) => {
-                let context = self.gate.get().context(py)?;
+                let context = self.endpoint.get().context(py)?;
                 match at.filter(|at| *at <= args.len()) {
                     Some(at) => {
                         let mut all: Vec<_> = args.iter().collect();
@@ -249,7 +251,7 @@ impl InboundCallRun {
             return Ok(request.clone_ref(py));
         }
         let request =
-            self.gate.get().service_endpoint(py)?.call_method1(intern!(py, "_request"), (&self.call,))?.unbind();
+            self.endpoint.get().service_endpoint(py)?.call_method1(intern!(py, "_request"), (&self.call,))?.unbind();
         let mut state = self.state.lock();
         if let Some(before) = &state.request {
             // Another thread was faster; what was made here is dropped after the lock.
@@ -274,7 +276,7 @@ impl InboundCallRun {
     /// The id of the instance that was called.
     #[getter]
     fn instance(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.gate.get().instance(py)
+        self.endpoint.get().instance(py)
     }
 
     /// Its handler has begun.
@@ -355,7 +357,7 @@ impl InboundCallRun {
         let steps = match (steps, args) {
             (Some(steps), _) => steps.into_bound(py),
             (None, args) => {
-                handling.gate.get().enters(this)?;
+                handling.endpoint.get().enters(this)?;
                 let args = args.map_or_else(|| PyTuple::empty(py), |args| args.into_bound(py));
                 let called = handling.begin(py, &args)?;
                 if !handling.method.is_coroutine() {
@@ -380,7 +382,8 @@ impl InboundCallRun {
 fn unless_coroutine(this: &Bound<'_, InboundCallRun>, value: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     let py = value.py();
     if is_coroutine(&value)? {
-        this.get().gate.get().service_endpoint(py)?.call_method1(intern!(py, "_refuse_coroutine"), (this, &value))?;
+        let service_endpoint = this.get().endpoint.get().service_endpoint(py)?;
+        service_endpoint.call_method1(intern!(py, "_refuse_coroutine"), (this, &value))?;
     }
     Ok(value.unbind())
 }

@@ -210,7 +210,7 @@ impl InstanceEndpoint {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.receive)?;
         visit.call(&self.calls)?;
-        let Some(opened) = self.opened.seen() else { return Ok(()) };
+        let Some(opened) = self.opened.peek() else { return Ok(()) };
         visit.call(&opened.service_endpoint)?;
         visit.call(opened.workers.as_ref())?;
         // Methods are shared with the calls in progress.
@@ -267,9 +267,9 @@ impl InstanceEndpoint {
         call: &Bound<'_, PyAny>,
         lend: impl FnOnce() -> ConcurrencyPermit,
     ) -> PyResult<Option<Steps>> {
-        let (py, gate) = (this.py(), this.get());
+        let (py, endpoint) = (this.py(), this.get());
         let Ok(call) = call.cast::<RemoteCall>() else {
-            return Steps::of(&gate.receive.bind(py).call1((call,))?).map(Some);
+            return Steps::of(&endpoint.receive.bind(py).call1((call,))?).map(Some);
         };
         let remote = call.get();
         if remote.cancelled() {
@@ -282,7 +282,7 @@ impl InstanceEndpoint {
         {
             let handling =
                 |args| InboundCallRun::new(this.clone().unbind(), call.clone().unbind(), method.clone(), args);
-            let opened = gate.opened(py)?;
+            let opened = endpoint.opened(py)?;
             if let (false, Some(workers)) = (method.is_coroutine(), &opened.workers) {
                 let make = |slot| {
                     let place = opened.lends.then(lend);
@@ -308,7 +308,7 @@ impl InstanceEndpoint {
                 return Ok(Some(Steps::Call(Py::new(py, handling(CallStart::With(args.unbind())))?)));
             }
         }
-        let coroutine = gate.service_endpoint(py)?.call_method1(intern!(py, "_receive"), (call,))?;
+        let coroutine = endpoint.service_endpoint(py)?.call_method1(intern!(py, "_receive"), (call,))?;
         Steps::of(&coroutine).map(Some)
     }
 

@@ -45,12 +45,12 @@ impl Logger {
 
     /// Logs a problem.
     pub fn warn(&self, line: &str) {
-        self.say(true, line.to_owned());
+        self.log(true, line.to_owned());
     }
 
     /// Logs a line. If too many lines are queued, it is omitted, and a later line reports the
     /// number. The end of the program waits for queued lines.
-    pub fn say(&self, is_wrong: bool, line: String) {
+    pub fn log(&self, is_wrong: bool, line: String) {
         let Some(permit) = ExitPermit::take() else { return };
         let mut sender = self.0.sender.lock();
         let send = sender.get_or_insert_with(|| {

@@ -23,7 +23,7 @@ use crate::link::{ReferenceReader, reply_error};
 /// Calls and messages for one loop. They are handed over in bursts: one call of Python for each,
 /// and one wake-up.
 ///
-/// While more waits than `link_intake_bytes`, the link takes nothing in.
+/// While more than `link_intake_bytes` are queued, the link reads nothing.
 pub struct LoopInbox {
     queue: Mutex<Queue>,
     line: Mutex<Arc<LoopHandle>>,
@@ -35,7 +35,7 @@ pub struct LoopInbox {
 
 #[derive(Default)]
 struct Queue {
-    came: Vec<InboundItem>,
+    items: Vec<InboundItem>,
     bytes: usize,
 }
 
@@ -58,7 +58,7 @@ enum InboundItem {
 
 /// Bytes of one entry, apart from its payload.
 const ENTRY_BYTES: usize = 256;
-const INTAKE_BYTES: usize = limits::LINK_INTAKE_BYTES.default as usize;
+const INBOX_BYTES: usize = limits::LINK_INTAKE_BYTES.default as usize;
 
 impl InboundItem {
     fn bytes(&self) -> usize {
@@ -76,9 +76,9 @@ impl InboundItem {
     }
 }
 
-/// A subscription of a link, which feeds an intake.
+/// A subscription of a link, which feeds an inbox.
 pub struct LoopSubscription {
-    pub intake: Arc<LoopInbox>,
+    pub inbox: Arc<LoopInbox>,
     pub place: LoopTarget,
 }
 
@@ -88,7 +88,7 @@ pub struct LoopTarget {
     /// Number of the subscription on the Python side.
     pub number: u64,
     /// The endpoint for calls, if no Python code takes them.
-    pub gate: Option<Arc<PyRef<InstanceEndpoint>>>,
+    pub endpoint: Option<Arc<PyRef<InstanceEndpoint>>>,
     /// The receiver of messages, if they need no event loop.
     pub inflow: Option<Arc<MailboxDelivery>>,
     /// True for a subscription to messages only: no calls come.
@@ -98,7 +98,7 @@ pub struct LoopTarget {
 }
 
 impl LoopInbox {
-    /// `receive` is called with a list of what came: (number, RemoteCall or RemoteMessage); (0,
+    /// `receive` is called with a list of frames: (number, RemoteCall or RemoteMessage); (0,
     /// False) when the link is lost; (0, None) when the node has joined again; (number, None) when
     /// the node of this number has gone; (number, error) when the hub refuses a subscription and
     /// nobody awaits that.
@@ -110,13 +110,13 @@ impl LoopInbox {
         engine: Option<EngineHandle>,
     ) -> Arc<Self> {
         let (place, watchdog) = (Mutex::new(Arc::clone(line)), LoopWatchdog::new(engine));
-        let intake =
+        let inbox =
             Arc::new(Self { queue: Mutex::default(), line: place, receive: receive.into(), link, watchdog, taking });
-        line.add_source(Arc::clone(&intake) as Arc<dyn LoopSource>);
-        intake
+        line.add_source(Arc::clone(&inbox) as Arc<dyn LoopSource>);
+        inbox
     }
 
-    /// From now on what comes goes to another loop.
+    /// Moves inbound frames to another loop.
     pub fn follow(self: &Arc<Self>, line: &Arc<LoopHandle>) {
         let before = std::mem::replace(&mut *self.line.lock(), Arc::clone(line));
         before.remove_source(&(Arc::clone(self) as Arc<dyn LoopSource>));
@@ -140,11 +140,11 @@ impl LoopInbox {
         drop(self.take(py));
     }
 
-    fn came(&self, what: InboundItem) {
+    fn push(&self, item: InboundItem) {
         let mut queue = self.queue.lock();
-        queue.bytes += what.bytes();
-        queue.came.push(what);
-        if queue.bytes > INTAKE_BYTES {
+        queue.bytes += item.bytes();
+        queue.items.push(item);
+        if queue.bytes > INBOX_BYTES {
             self.link.pause();
         }
         drop(queue);
@@ -162,56 +162,56 @@ impl LoopInbox {
 
     fn take(&self, py: Python<'_>) -> Vec<InboundItem> {
         let queue = std::mem::take(&mut *self.queue.lock());
-        if queue.bytes > INTAKE_BYTES {
+        if queue.bytes > INBOX_BYTES {
             // A hub of this process hands over here what waits, and may wait for a thread that does
             // so and wants the interpreter.
             crate::interpreter::attach::detach(py, || self.link.listen_again());
         }
-        queue.came
+        queue.items
     }
 
     /// The link is lost.
     pub fn lost(&self) {
-        self.came(InboundItem::Lost);
+        self.push(InboundItem::Lost);
     }
 
     /// The node has joined again after its link was lost.
     pub fn joined_again(&self) {
-        self.came(InboundItem::JoinedAgain);
+        self.push(InboundItem::JoinedAgain);
     }
 
     /// The loop may read the socket.
     pub fn readable(&self, reader: Reader) {
-        self.came(InboundItem::Readable(reader));
+        self.push(InboundItem::Readable(reader));
     }
 
     /// The hub refuses a subscription, and nobody awaits its answer.
     pub fn refused(&self, number: u64, place: Arc<ReplySlot>) {
-        self.came(InboundItem::Refused(number, place));
+        self.push(InboundItem::Refused(number, place));
     }
 
     /// A node that was known here has gone.
     pub fn left(&self, node: u32) {
-        self.came(InboundItem::Left(node));
+        self.push(InboundItem::Left(node));
     }
 
     /// A call that Python knows has changed.
     pub fn changed(&self, exchange: Arc<InboundCallState>) {
-        self.came(InboundItem::Changed(exchange));
+        self.push(InboundItem::Changed(exchange));
     }
 }
 
 impl LoopSource for LoopInbox {
     fn run(&self, py: Python<'_>) {
         self.watchdog.goes_round();
-        let came = self.take(py);
-        if came.is_empty() {
+        let items = self.take(py);
+        if items.is_empty() {
             return;
         }
         let mut list = PyList::empty(py);
-        for one in came {
+        for item in items {
             // One that can't be handed over must not take the others of its burst along.
-            if let Err(error) = self.hand_over(one, &mut list) {
+            if let Err(error) = self.hand_over(item, &mut list) {
                 raised(py, error);
             }
         }
@@ -220,16 +220,16 @@ impl LoopSource for LoopInbox {
 }
 
 impl LoopInbox {
-    fn hand_over<'py>(&self, one: InboundItem, list: &mut Bound<'py, PyList>) -> PyResult<()> {
+    fn hand_over<'py>(&self, item: InboundItem, list: &mut Bound<'py, PyList>) -> PyResult<()> {
         let py = list.py();
-        match one {
+        match item {
             InboundItem::Call(call, exchange, place) => {
                 let call = Bound::new(py, RemoteCall::new(call, exchange, self.taking.clone()))?;
-                let admitted = match place.gate.filter(|_| place.open.load(Ordering::Acquire)) {
-                    Some(gate) => {
+                let admitted = match place.endpoint.filter(|_| place.open.load(Ordering::Acquire)) {
+                    Some(endpoint) => {
                         // Earlier frames are handed over first.
                         self.hand_list(list);
-                        gate.get().admit(&call)
+                        endpoint.get().admit(&call)
                     }
                     None => list.append((place.number, call)),
                 };
@@ -282,9 +282,9 @@ impl LoopTarget {
     /// A message that went to the event loop goes on to its mailbox. Some: Python takes it.
     fn pass_on(&self, message: Published) -> Option<Published> {
         let Some(inflow) = &self.inflow else { return Some(message) };
-        let left = if self.open.load(Ordering::Acquire) { inflow.take_late(message).err() } else { None };
+        let refused = if self.open.load(Ordering::Acquire) { inflow.take_late(message).err() } else { None };
         inflow.has_passed();
-        left
+        refused
     }
 }
 
@@ -294,10 +294,10 @@ impl Handler for LoopSubscription {
     }
 
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
-        let intake: Weak<LoopInbox> = Arc::downgrade(&self.intake);
-        let exchange = Arc::new(InboundCallState::new(intake, call.head().credit));
+        let inbox: Weak<LoopInbox> = Arc::downgrade(&self.inbox);
+        let exchange = Arc::new(InboundCallState::new(inbox, call.head().credit));
         self.place.goes_behind();
-        self.intake.came(InboundItem::Call(call, Arc::clone(&exchange), self.place.clone()));
+        self.inbox.push(InboundItem::Call(call, Arc::clone(&exchange), self.place.clone()));
         Some(exchange)
     }
 
@@ -313,6 +313,6 @@ impl Handler for LoopSubscription {
             None => message,
         };
         self.place.goes_behind();
-        self.intake.came(InboundItem::Message(message, self.place.clone()));
+        self.inbox.push(InboundItem::Message(message, self.place.clone()));
     }
 }

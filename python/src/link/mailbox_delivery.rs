@@ -91,7 +91,7 @@ impl MailboxDelivery {
         }
         state.moving = true;
         drop(state);
-        match self.cell.push(Envelope::Plain(Message::came(message)), Priority::Normal) {
+        match self.cell.push(Envelope::Plain(Message::publication(message)), Priority::Normal) {
             Ok(_) => self.moved(None),
             Err((Refusal::Full { .. }, envelope)) => self.moved(published(envelope)),
             Err((_, envelope)) => {
@@ -102,10 +102,10 @@ impl MailboxDelivery {
         Ok(())
     }
 
-    /// Ends the move of one message. `left` is the message that found the mailbox full.
-    fn moved(self: &Arc<Self>, left: Option<Published>) {
+    /// Ends the move of one message. `refused` is the message that found the mailbox full.
+    fn moved(self: &Arc<Self>, refused: Option<Published>) {
         let mut state = self.state.lock();
-        left.into_iter().for_each(|message| state.put_back(message));
+        refused.into_iter().for_each(|message| state.put_back(message));
         state.moving = false;
         if !state.waiting.is_empty() {
             drop(state);
@@ -124,9 +124,9 @@ impl MailboxDelivery {
         while std::mem::take(&mut state.again) {
             while let Some(message) = state.take() {
                 drop(state);
-                let left = self.push(message);
+                let refused = self.push(message);
                 state = self.state.lock();
-                if let Some(message) = left {
+                if let Some(message) = refused {
                     state.put_back(message);
                     break;
                 }
@@ -137,7 +137,7 @@ impl MailboxDelivery {
 
     /// Gives one to the mailbox. Some: it is full, and free capacity wakes this delivery.
     fn push(self: &Arc<Self>, message: Published) -> Option<Published> {
-        let envelope = Envelope::Plain(Message::came(message));
+        let envelope = Envelope::Plain(Message::publication(message));
         let (refusal, envelope) =
             self.cell.push_or_wait(envelope, Priority::Normal, &Waker::from(Arc::clone(self))).err()?;
         let message = published(envelope)?;
@@ -150,7 +150,7 @@ impl MailboxDelivery {
 
     fn give_up(&self, message: Published, reason: DeadReason, why: &str) {
         let actor = ActorRef::from_cell(Arc::clone(&self.cell));
-        self.engine.give_up(&actor, Message::came(message), reason, Some(why));
+        self.engine.give_up(&actor, Message::publication(message), reason, Some(why));
     }
 }
 

@@ -155,7 +155,7 @@ impl NativeStream {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.call.traverse(&visit)?;
-        if let Some(Source::Slow(stream)) = self.source.seen() { visit.call(stream) } else { Ok(()) }
+        if let Some(Source::Slow(stream)) = self.source.peek() { visit.call(stream) } else { Ok(()) }
     }
 }
 
@@ -191,7 +191,7 @@ impl StreamLoop {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.stream)?;
-        self.slow.seen().map_or(Ok(()), |slow| visit.call(slow))
+        self.slow.peek().map_or(Ok(()), |slow| visit.call(slow))
     }
 }
 
@@ -219,11 +219,11 @@ impl Future for StreamRead {
         self.was_cancelled.store(false, Ordering::Release);
         let stream = self.stream.get();
         Poll::Ready(attach(|py| {
-            let made = item.and_then(|item| stream.call.made(py, item));
-            if let Err(error) = &made {
+            let value = item.and_then(|item| stream.call.convert_result(py, item));
+            if let Err(error) = &value {
                 stream.finish(py, Some(error).filter(|error| !error.is_instance_of::<PyStopAsyncIteration>(py)));
             }
-            made
+            value
         }))
     }
 }

@@ -47,7 +47,7 @@ impl State {
 
 impl Pending {
     /// Polls the operation, and calls its callbacks if it is ready. On the loop's thread.
-    pub fn look(this: &Py<Self>, py: Python<'_>) {
+    pub fn poll_and_call_back(this: &Py<Self>, py: Python<'_>) {
         let callbacks = match this.get().poll(this, py) {
             Ok(Some(callbacks)) => callbacks,
             Ok(None) | Err(_) => return,
@@ -121,15 +121,15 @@ impl Pending {
         if this.get_type().is(future) {
             return Ok(());
         }
-        let unseen = matches!(&*this.get().state.lock(), State::Running { waker: None, .. });
-        if !unseen || this.get().poll(&this.clone().unbind(), py).is_ok() {
+        let is_unpolled = matches!(&*this.get().state.lock(), State::Running { waker: None, .. });
+        if !is_unpolled || this.get().poll(&this.clone().unbind(), py).is_ok() {
             this.setattr(intern!(py, "__class__"), future)?;
         }
         Ok(())
     }
 
     pub fn outcome(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        match self.seen(py) {
+        match self.view(py) {
             StateView::Done(result) => result.map_err(|error| PyErr::from_value(error.into_bound(py).into_any())),
             StateView::Cancelled(why) => Err(cancelled(py, why.as_ref())),
             StateView::UnderWay => Err(asyncio_error(py, "InvalidStateError", (self.is_no_data(py),))),
@@ -137,7 +137,7 @@ impl Pending {
     }
 
     /// The outcome. Errors are made of it without the lock, as that runs Python.
-    pub(super) fn seen(&self, py: Python<'_>) -> StateView {
+    pub(super) fn view(&self, py: Python<'_>) -> StateView {
         match &*self.state.lock() {
             State::Done(Ok(value)) => StateView::Done(Ok(value.clone_ref(py))),
             State::Done(Err(error)) => StateView::Done(Err(error.clone_ref(py))),
@@ -217,7 +217,7 @@ impl Pending {
 
     /// Takes a callback back, as often as it was given: how often that was.
     pub(super) fn call_no_more(&self, callback: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let taken = {
+        let callbacks = {
             let mut state = self.state.lock();
             match &mut *state {
                 State::Running { callbacks, .. } => std::mem::take(callbacks),
@@ -225,16 +225,16 @@ impl Pending {
             }
         };
         let py = callback.py();
-        let before = taken.len();
-        let mut left = Vec::new();
-        for (other, context) in taken {
+        let before = callbacks.len();
+        let mut others = Vec::new();
+        for (other, context) in callbacks {
             if !other.bind(py).eq(callback)? {
-                left.push((other, context));
+                others.push((other, context));
             }
         }
-        let removed = before - left.len();
+        let removed = before - others.len();
         if let State::Running { callbacks, .. } = &mut *self.state.lock() {
-            callbacks.extend(left);
+            callbacks.extend(others);
         }
         Ok(removed)
     }

@@ -88,7 +88,7 @@ impl Pending {
     }
 
     /// A message that a publisher has taken.
-    pub fn taken(py: Python<'_>) -> PyResult<Py<Self>> {
+    pub fn accepted(py: Python<'_>) -> PyResult<Py<Self>> {
         static TAKEN: Shared = Mutex::new(None);
         Self::shared(py, &TAKEN, "publish", Ok(py.None()))
     }
@@ -101,10 +101,10 @@ impl Pending {
                 return Ok(shared.clone().unbind());
             }
         }
-        let made = Py::new(py, Self::done(py, what, result))?;
-        let before = slot.lock().replace(made.clone_ref(py).into());
+        let pending = Py::new(py, Self::done(py, what, result))?;
+        let before = slot.lock().replace(pending.clone_ref(py).into());
         drop(before);
-        Ok(made)
+        Ok(pending)
     }
 
     /// Takes the operation out of an object that has not been polled yet.
@@ -275,8 +275,8 @@ impl Pending {
     fn blocking(this: &Bound<'_, Self>) -> PyResult<bool> {
         // asyncio reads this before it takes an object for a future, as in `ensure_future`. Futures
         // are in progress.
-        let seen = matches!(&*this.get().state.lock(), State::Running { waker: Some(_), .. });
-        if !seen {
+        let is_polled = matches!(&*this.get().state.lock(), State::Running { waker: Some(_), .. });
+        if !is_polled {
             Self::become_future(this)?;
         }
         Ok(matches!(&*this.get().state.lock(), State::Running { blocking: true, .. }))
@@ -341,7 +341,7 @@ impl Pending {
     }
 
     fn exception(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        match self.seen(py) {
+        match self.view(py) {
             StateView::Done(Ok(_)) => Ok(None),
             StateView::Done(Err(error)) => Ok(Some(error.into_any())),
             StateView::Cancelled(why) => Err(cancelled(py, why.as_ref())),

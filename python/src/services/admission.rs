@@ -44,8 +44,8 @@ impl Admission {
     fn enter(&self, one: &Bound<'_, PyAny>, priority: Priority) -> PyResult<bool> {
         let mut state = self.state.lock();
         let entry = state.machine.enter(one.clone().into(), Priority::lane(Some(priority)) as usize);
-        if let Entry::Admitted(held) = entry {
-            let before = state.running.insert(one.as_ptr() as usize, held);
+        if let Entry::Admitted(admitted) = entry {
+            let before = state.running.insert(one.as_ptr() as usize, admitted);
             drop(state);
             drop(before);
             return Ok(true);
@@ -65,12 +65,12 @@ impl Admission {
     fn leave(&self, one: &Bound<'_, PyAny>) -> Option<Py<PyAny>> {
         let mut state = self.state.lock();
         let ended = state.running.remove(&(one.as_ptr() as usize));
-        let gone = if ended.is_none() { state.machine.remove(|other| other.is(one)) } else { None };
+        let removed = if ended.is_none() { state.machine.remove(|other| other.is(one)) } else { None };
         let next = if ended.is_some() { state.machine.leave() } else { None };
         let following = next.as_ref().map(|next| next.clone_ref(one.py()).into_py());
         let before = next.and_then(|next| state.running.insert(next.as_ptr() as usize, next));
         drop(state);
-        drop((ended, gone, before));
+        drop((ended, removed, before));
         following
     }
 

@@ -82,14 +82,14 @@ impl Balancer {
     /// unusual.
     fn add(&self, instance: &str, port: Py<PyAny>, route: Option<Py<Route>>) {
         let entry = InstanceRoute { port: port.into(), route: route.map(PyRef::from) };
-        let left = self.changed(|machine| machine.add(instance, entry));
-        drop(left);
+        let removed = self.changed(|machine| machine.add(instance, entry));
+        drop(removed);
     }
 
     /// Forgets an instance. Calls that it is still at may end afterwards.
     fn remove(&self, instance: &str) {
-        let left = self.changed(|machine| machine.remove(instance));
-        drop(left);
+        let removed = self.changed(|machine| machine.remove(instance));
+        drop(removed);
     }
 
     /// A number that changes whenever an instance comes or goes, if all to which a call goes at

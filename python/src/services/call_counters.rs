@@ -21,7 +21,7 @@ pub struct CallCounters {
 
 #[derive(Clone, Default)]
 struct Counts {
-    begun: u64,
+    started: u64,
     ended: u64,
     errors: u64,
     cancelled: u64,
@@ -38,7 +38,7 @@ impl CallCounters {
 
     /// Notes that a handler has begun.
     pub fn began(&self) {
-        self.counts.lock().begun += 1;
+        self.counts.lock().started += 1;
     }
 
     /// Notes that a handler gave its result. A `method` is `service/method`.
@@ -78,11 +78,11 @@ impl CallCounters {
         let summary = PyDict::new(py);
         // Adding to a dict may run the garbage collector, and with it code of the user's.
         let counts = self.counts.lock().clone();
-        summary.set_item("calls", counts.begun)?;
+        summary.set_item("calls", counts.started)?;
         summary.set_item("errors", counts.errors)?;
         summary.set_item("cancelled", counts.cancelled)?;
         summary.set_item("streams", counts.streams)?;
-        summary.set_item("in_flight", counts.begun - counts.ended)?;
+        summary.set_item("in_flight", counts.started - counts.ended)?;
         summary.set_item("p50_us", counts.times_us.percentile(50.0))?;
         summary.set_item("p99_us", counts.times_us.percentile(99.0))?;
         Ok(summary)

@@ -30,7 +30,7 @@ fn seconds(us: u64) -> f64 {
     us as f64 / 1e6
 }
 
-fn gone(py: Python<'_>, why: &Gone) -> PyErr {
+fn gone_error(py: Python<'_>, why: &Gone) -> PyErr {
     error(py, "RemoteGone", &why.to_string(), &[])
 }
 
@@ -65,8 +65,8 @@ impl Exports {
         now_s: f64,
     ) -> PyResult<()> {
         let added = self.table.lock().add(holder, identity, key, us(lease_s), export.into(), us(now_s));
-        let over = added.map_err(|full| error(py, "LimitExceeded", &full.to_string(), &[]))?;
-        drop(over);
+        let expired = added.map_err(|full| error(py, "LimitExceeded", &full.to_string(), &[]))?;
+        drop(expired);
         self.tell(py)
     }
 
@@ -78,13 +78,13 @@ impl Exports {
             let used = table.used(key, holder, origin, us(now_s)).map(|export| export.clone_ref(py).into_py());
             used.inspect(|_| table.begins(key))
         };
-        called.map_err(|why| gone(py, &why))
+        called.map_err(|why| gone_error(py, &why))
     }
 
     /// A node says that it has got something.
     fn claim(&self, py: Python<'_>, key: &str, holder: &str, origin: u32, now_s: f64) -> PyResult<()> {
         let claimed = self.table.lock().claim(key, holder, origin, us(now_s));
-        claimed.map_err(|why| gone(py, &why))
+        claimed.map_err(|why| gone_error(py, &why))
     }
 
     /// The export that the node `holder` sends back over the link with this number. Any sender
@@ -102,50 +102,50 @@ impl Exports {
 
     /// Such a call has ended: when its lease is over then, if it is still there.
     fn ends(&self, py: Python<'_>, key: &str, now_s: f64) -> PyResult<Option<f64>> {
-        let (until_us, left) = self.table.lock().ends(key, us(now_s));
-        self.leave(py, left)?;
+        let (until_us, removed) = self.table.lock().ends(key, us(now_s));
+        self.drop_all(py, removed)?;
         Ok(until_us.map(seconds))
     }
 
     /// A node has let so many references go.
     fn release(&self, py: Python<'_>, key: &str, holder: &str, origin: u32, count: u64) -> PyResult<()> {
-        let left = self.table.lock().release(key, holder, origin, count);
-        self.leave(py, left)
+        let removed = self.table.lock().release(key, holder, origin, count);
+        self.drop_all(py, removed)
     }
 
     /// Releases an object that only one call had exported. With `unclaimed`, only if no node has
     /// claimed it.
     fn remove(&self, py: Python<'_>, key: &str, unclaimed: bool) -> PyResult<()> {
-        let left = {
+        let removed = {
             let mut table = self.table.lock();
             if unclaimed && table.is_claimed(key) { None } else { table.remove(key) }
         };
-        self.leave(py, left)
+        self.drop_all(py, removed)
     }
 
     /// The node of a link has gone.
     fn left(&self, py: Python<'_>, origin: u32) -> PyResult<()> {
-        let left = self.table.lock().left(origin);
-        self.leave(py, left)
+        let removed = self.table.lock().left(origin);
+        self.drop_all(py, removed)
     }
 
     /// Its owner lets an object go.
     fn dispose(&self, py: Python<'_>, identity: Identity) -> PyResult<()> {
-        let left = self.table.lock().dispose(&identity);
-        self.leave(py, left)
+        let removed = self.table.lock().dispose(&identity);
+        self.drop_all(py, removed)
     }
 
     /// Releases exports whose lease has expired, and says when to look again.
     fn expire(&self, py: Python<'_>, now_s: f64) -> PyResult<Option<f64>> {
-        let (left, next_us) = self.table.lock().expire(us(now_s));
-        self.leave(py, left)?;
+        let (removed, next_us) = self.table.lock().expire(us(now_s));
+        self.drop_all(py, removed)?;
         Ok(next_us.map(seconds))
     }
 
     /// Releases all objects.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
-        let left = self.table.lock().clear();
-        self.leave(py, left)
+        let removed = self.table.lock().clear();
+        self.drop_all(py, removed)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -156,10 +156,10 @@ impl Exports {
 }
 
 impl Exports {
-    fn leave(&self, py: Python<'_>, left: impl IntoIterator<Item = PyRef<PyAny>>) -> PyResult<()> {
-        let mut left = left.into_iter().peekable();
-        let some = left.peek().is_some();
-        left.for_each(drop);
+    fn drop_all(&self, py: Python<'_>, removed: impl IntoIterator<Item = PyRef<PyAny>>) -> PyResult<()> {
+        let mut removed = removed.into_iter().peekable();
+        let some = removed.peek().is_some();
+        removed.for_each(drop);
         if some { self.tell(py) } else { Ok(()) }
     }
 

@@ -73,8 +73,8 @@ impl Imports {
 
     /// The link of this node was lost.
     fn clear(&self) {
-        let gone = self.table.lock().clear();
-        drop(gone);
+        let removed = self.table.lock().clear();
+        drop(removed);
     }
 
     /// Changes for the owners since the last call.

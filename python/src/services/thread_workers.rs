@@ -237,7 +237,7 @@ impl WorkerCall {
         ran
     }
 
-    /// Says that it has run, or never will. A second time does nothing.
+    /// Releases the slot after the run, or without one. A second time does nothing.
     fn over(&self) {
         let slot = self.slot.lock().take();
         drop(slot);

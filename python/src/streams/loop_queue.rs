@@ -35,8 +35,8 @@ impl<T: Send + 'static> LoopQueue<T> {
     /// Waits for items. Gives none once the other side was dropped.
     pub fn take(self: &Arc<Self>, convert: fn(Python<'_>, T) -> PyResult<Py<PyAny>>) -> Pending {
         let queue = Arc::clone(self);
-        let taken = poll_fn(move |context| queue.poll(context).map(|items| Ok((items, convert))));
-        pending("items", taken, |py, (items, convert)| each(py, items, convert))
+        let items = poll_fn(move |context| queue.poll(context).map(|items| Ok((items, convert))));
+        pending("items", items, |py, (items, convert)| each(py, items, convert))
     }
 
     /// Ends the queue.

@@ -205,8 +205,8 @@ impl StreamHome {
         message: Message,
     ) -> PyResult<Pending> {
         let settings = schedules::settings(py, name, (when, time_zone), message)?;
-        let made = self.home.create_schedule(stream, settings);
-        Ok(pending("schedule", made, |py, (info, change)| schedules::info(py, info, change)))
+        let creation = self.home.create_schedule(stream, settings);
+        Ok(pending("schedule", creation, |py, (info, change)| schedules::info(py, info, change)))
     }
 
     fn list_schedules(&self, stream: &str) -> Pending {

@@ -90,15 +90,15 @@ pub struct StreamPublisher(PerProcessOwned<Arc<node::Publisher>>, MessageMaker);
 
 impl StreamPublisher {
     pub fn new(py: Python<'_>, home: &Arc<dyn Home>, stream: &str, window: usize) -> PyResult<Self> {
-        let made =
+        let publisher =
             node::Publisher::new(home, stream, window, Some(flush())).map_err(|failure| raise(py, &failure.into()))?;
-        Ok(Self(PerProcessOwned::new(Arc::new(made)), MessageMaker::default()))
+        Ok(Self(PerProcessOwned::new(Arc::new(publisher)), MessageMaker::default()))
     }
 
-    fn later(&self, what: &'static str, begun: tidewire_node::Pending<()>) -> Pending {
+    fn later(&self, what: &'static str, operation: tidewire_node::Pending<()>) -> Pending {
         let publisher = Arc::clone(&self.0);
         let operation = async move {
-            let result = begun.await;
+            let result = operation.await;
             attach(|py| result.map_err(|failure| refused(py, &publisher, failure)).map(|()| py.None()))
         };
         Pending::new(what, None, Box::pin(operation))
@@ -109,9 +109,9 @@ impl StreamPublisher {
 impl StreamPublisher {
     /// Publishes a message, as soon as the window has capacity.
     fn publish(&self, py: Python<'_>, message: Message) -> PyResult<Py<Pending>> {
-        let begun = self.0.checked(py)?.begin(self.1.make(py, message)?);
-        let begun = begun.map_err(|failure| refused(py, &self.0, failure))?;
-        begun.map_or_else(|| Pending::taken(py), |begun| Py::new(py, self.later("publish", begun)))
+        let operation = self.0.checked(py)?.begin(self.1.make(py, message)?);
+        let operation = operation.map_err(|failure| refused(py, &self.0, failure))?;
+        operation.map_or_else(|| Pending::accepted(py), |operation| Py::new(py, self.later("publish", operation)))
     }
 
     /// Waits until everything is stored.

@@ -94,9 +94,9 @@ impl StreamReader {
     fn wait(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Pending> {
         let mut timeout = timeout_s.map(|timeout_s| Timeout::after(seconds(timeout_s)));
         let shared = Arc::clone(self.0.checked(py)?);
-        let came = poll_fn(move |context| shared.poll(context, timeout.as_mut()));
-        Ok(pending("next", came, |py, came: Result<bool, String>| {
-            came.map_err(|text| error(py, "NodeStopped", &text, &[]))?.into_py_any(py)
+        let ready = poll_fn(move |context| shared.poll(context, timeout.as_mut()));
+        Ok(pending("next", ready, |py, ready: Result<bool, String>| {
+            ready.map_err(|text| error(py, "NodeStopped", &text, &[]))?.into_py_any(py)
         }))
     }
 

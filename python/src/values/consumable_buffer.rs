@@ -7,7 +7,7 @@ use crate::values::memory::{LONG_BYTES, STEP_BYTES, release_pages};
 /// Bytes whose consumed front part is released, if the bytes are many.
 pub struct ConsumableBuffer<'a> {
     bytes: &'a mut [u8],
-    gone: usize,
+    released: usize,
     /// The position at which the consumed part is released.
     next_step: usize,
 }
@@ -15,7 +15,7 @@ pub struct ConsumableBuffer<'a> {
 impl<'a> ConsumableBuffer<'a> {
     pub fn new(bytes: &'a mut [u8]) -> Self {
         let next_step = if bytes.len() >= LONG_BYTES { STEP_BYTES } else { usize::MAX };
-        Self { bytes, gone: 0, next_step }
+        Self { bytes, released: 0, next_step }
     }
 
     /// Nothing before `at` is needed any more.
@@ -33,8 +33,8 @@ impl<'a> ConsumableBuffer<'a> {
 
     #[cold]
     fn release_pages(&mut self, at: usize) {
-        release_pages(&mut self.bytes[self.gone..at]);
-        self.gone = at;
+        release_pages(&mut self.bytes[self.released..at]);
+        self.released = at;
         self.next_step = at + STEP_BYTES;
     }
 }

@@ -49,11 +49,11 @@ impl Failure {
     /// becomes the reason.
     #[cold]
     pub fn raised(py: Python<'_>, failure: PyErr) -> Box<Self> {
-        let says = failure.is_instance_of::<PyValueError>(py)
+        let is_reason = failure.is_instance_of::<PyValueError>(py)
             || failure.is_instance_of::<PyTypeError>(py)
             || failure.is_instance_of::<PyAttributeError>(py);
         match failure.value(py).str() {
-            Ok(text) if says => Self::refused(text.to_string_lossy()),
+            Ok(text) if is_reason => Self::refused(text.to_string_lossy()),
             _ => Self::new(Reason::Raised(failure)),
         }
     }

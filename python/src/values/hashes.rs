@@ -13,7 +13,7 @@ const MOST: u32 = 64;
 /// at.
 #[derive(Default)]
 pub struct Hashes {
-    seen: HashMap<isize, u32>,
+    counts: HashMap<isize, u32>,
 }
 
 impl Hashes {
@@ -22,7 +22,7 @@ impl Hashes {
         if key.is_exact_instance_of::<PyString>() || key.is_exact_instance_of::<PyBytes>() {
             return Ok(true);
         }
-        let count = self.seen.entry(key.hash()?).or_default();
+        let count = self.counts.entry(key.hash()?).or_default();
         *count += 1;
         Ok(*count <= MOST)
     }

@@ -63,20 +63,20 @@ pub fn bytes<'py>(py: Python<'py>, from: &mut [u8]) -> PyResult<Bound<'py, PyByt
     let length = from.len() as ffi::Py_ssize_t;
     // SAFETY: without content it makes an object whose bytes are still to be written, or fails with
     // an exception.
-    let made = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(ptr::null(), length))? };
+    let object = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(ptr::null(), length))? };
     // SAFETY: it has capacity for as many bytes, and nobody has seen it yet.
-    unsafe { fill(ffi::PyBytes_AsString(made.as_ptr()), from) };
-    Ok(made.cast_into()?)
+    unsafe { fill(ffi::PyBytes_AsString(object.as_ptr()), from) };
+    Ok(object.cast_into()?)
 }
 
 /// The same as a `bytearray`.
 pub fn bytearray<'py>(py: Python<'py>, from: &mut [u8]) -> PyResult<Bound<'py, PyByteArray>> {
     let length = from.len() as ffi::Py_ssize_t;
     // SAFETY: as for `bytes`.
-    let made = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyByteArray_FromStringAndSize(ptr::null(), length))? };
+    let object = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyByteArray_FromStringAndSize(ptr::null(), length))? };
     // SAFETY: as for `bytes`.
-    unsafe { fill(ffi::PyByteArray_AsString(made.as_ptr()), from) };
-    Ok(made.cast_into()?)
+    unsafe { fill(ffi::PyByteArray_AsString(object.as_ptr()), from) };
+    Ok(object.cast_into()?)
 }
 
 /// The text of a slice of UTF-8 that is used up.

@@ -44,7 +44,7 @@ impl<T> Call<T> {
     pub(crate) fn begin(prepared: Result<PreparedCall, Error>) -> Self {
         let mut call = Self::new(prepared);
         if let Err(problem) = call.attempt.send(0, &call.place) {
-            call.attempt.recorded(&problem);
+            call.attempt.record_error(&problem);
             (call.attempt.prepared, call.problem) = (None, Some(problem));
         }
         call
@@ -73,10 +73,10 @@ impl<T> Call<T> {
 
     /// True if the call is retried after an error of this number; sets the pause before the retry.
     /// `was_sent`: the callee may have handled the call.
-    fn goes_on(&mut self, number: u16, was_sent: bool) -> bool {
+    fn plan_retry(&mut self, number: u16, was_sent: bool) -> bool {
         let is_one_of = |codes: &[ErrorCode]| codes.iter().any(|code| code.number() == number);
         let is_loss = is_one_of(&[ErrorCode::LinkLost]);
-        let Some(prepared) = self.attempt.prepared.as_mut().filter(|prepared| !self.is_here && prepared.may_again())
+        let Some(prepared) = self.attempt.prepared.as_mut().filter(|prepared| !self.is_here && prepared.can_retry())
         else {
             return false;
         };
@@ -88,18 +88,18 @@ impl<T> Call<T> {
             // A link that is lost is waited for.
             return prepared.lost(&core);
         }
-        self.pause = prepared.nobody(&core).map(|wait| Delay::begin(&core.runner, wait));
+        self.pause = prepared.retry_without_instance(&core).map(|wait| Delay::begin(&core.runner, wait));
         self.pause.is_some()
     }
 
     /// Sends it again, once the link is back and it need not wait any more.
-    fn poll_again(&mut self, context: &Context<'_>) -> Result<(), Error> {
+    fn poll_retry(&mut self, context: &Context<'_>) -> Result<(), Error> {
         let Some(prepared) = &self.attempt.prepared else { return Ok(()) };
         let core = prepared.core()?;
         core.rejoined.keep(&mut self.rejoin, context.waker());
         if core.link.joined().is_none() {
             // A lost link may have taken exported arguments with it since the retry was decided.
-            return if prepared.may_again() { Ok(()) } else { Err(Error::lost(&prepared.title)) };
+            return if prepared.can_retry() { Ok(()) } else { Err(Error::lost(&prepared.title)) };
         }
         if self.pause.as_ref().is_some_and(|pause| !pause.is_over(context)) {
             return Ok(());
@@ -109,11 +109,11 @@ impl<T> Call<T> {
     }
 
     /// The error if the call cannot be sent; None if the call is retried.
-    fn unsent(&mut self, error: Error) -> Option<Error> {
-        if self.goes_on(error.code().number(), false) {
+    fn fail_unsent(&mut self, error: Error) -> Option<Error> {
+        if self.plan_retry(error.code().number(), false) {
             return None;
         }
-        self.attempt.recorded(&error);
+        self.attempt.record_error(&error);
         self.finish();
         Some(error)
     }
@@ -136,7 +136,7 @@ impl<T: DeserializeOwned> Call<T> {
     }
 
     /// The outcome of the call, or None if the call is retried.
-    fn settled(&mut self, outcome: CallOutcome) -> Option<CallOutcome> {
+    fn settle(&mut self, outcome: CallOutcome) -> Option<CallOutcome> {
         self.attempt.take_back();
         let key = self.attempt.key;
         let Some(prepared) = &mut self.attempt.prepared else { return Some(outcome) };
@@ -149,12 +149,12 @@ impl<T: DeserializeOwned> Call<T> {
         }
         self.attempt.key = None;
         let CallOutcome::Failed(number, _) = outcome else { return Some(outcome) };
-        let goes_on = prepared.finds_another(number) || self.goes_on(number, true);
+        let retries = prepared.choose_another(number) || self.plan_retry(number, true);
         let Some(prepared) = &mut self.attempt.prepared else { return Some(outcome) };
-        if !goes_on {
+        if !retries {
             return Some(prepared.cause(outcome));
         }
-        prepared.keep(outcome);
+        prepared.keep_refusal(outcome);
         self.place = Arc::default();
         self.attempt.watch = None;
         None
@@ -163,20 +163,20 @@ impl<T: DeserializeOwned> Call<T> {
     /// The result, once the streams among its arguments are dropped.
     fn poll_ended(&mut self, context: &Context<'_>) -> Poll<Result<T, Error>> {
         if let (Some(prepared), Some(outcome)) = (&mut self.attempt.prepared, &self.result) {
-            prepared.ended(outcome);
+            prepared.end(outcome);
             std::task::ready!(prepared.poll_closed(context));
         }
         let Some(outcome) = self.result.take() else { return Poll::Pending };
-        let result = self.ended(outcome);
+        let result = self.decode_result(outcome);
         if let Some(prepared) = &mut self.attempt.prepared {
-            prepared.recorded(result.as_ref().err());
+            prepared.record_end(result.as_ref().err());
         }
         // It is over, and never sent again: also if it is polled once more.
         self.finish();
         Poll::Ready(result)
     }
 
-    fn ended(&mut self, outcome: CallOutcome) -> Result<T, Error> {
+    fn decode_result(&mut self, outcome: CallOutcome) -> Result<T, Error> {
         let title = self.attempt.prepared.as_ref().map_or("call", |prepared| &prepared.title);
         match outcome {
             CallOutcome::Replied(payload) => match &self.attempt.prepared {
@@ -202,15 +202,15 @@ impl<T: DeserializeOwned> Future for Call<T> {
         }
         while this.result.is_none() {
             if let Err(error) = this.attempt.poll_lookup(context)
-                && let Some(error) = this.unsent(error)
+                && let Some(error) = this.fail_unsent(error)
             {
                 return Poll::Ready(Err(error));
             }
             match this.place.outcome.poll(context) {
                 Poll::Ready(outcome) => match this.attempt.poll_handed_over(context) {
-                    Poll::Ready(Ok(())) => this.result = this.settled(outcome),
+                    Poll::Ready(Ok(())) => this.result = this.settle(outcome),
                     Poll::Ready(Err(error)) => {
-                        this.attempt.recorded(&error);
+                        this.attempt.record_error(&error);
                         this.finish();
                         return Poll::Ready(Err(error));
                     }
@@ -221,8 +221,8 @@ impl<T: DeserializeOwned> Future for Call<T> {
                 },
                 Poll::Pending => {
                     let is_lost = this.attempt.key.is_none() && !this.is_here && !this.attempt.is_looked_up();
-                    if is_lost && let Err(error) = this.poll_again(context) {
-                        match this.unsent(error) {
+                    if is_lost && let Err(error) = this.poll_retry(context) {
+                        match this.fail_unsent(error) {
                             Some(error) => return Poll::Ready(Err(error)),
                             // The next turn of the loop registers the waker.
                             None => continue,

@@ -13,7 +13,7 @@ use crate::error::Error;
 /// A call as its caller has it. Dropping it does not cancel it.
 #[derive(Default)]
 pub(crate) struct CallAttempt {
-    /// None: its instance is being looked up, it could not be sent, or it has ended.
+    /// None: its instance is being result up, it could not be sent, or it has ended.
     pub prepared: Option<PreparedCall>,
     /// None: it is not in flight now.
     pub key: Option<CallKey>,
@@ -29,7 +29,7 @@ impl CallAttempt {
     /// Sends it now, or once its instance is known; its deadline is watched meanwhile.
     pub fn send<W: ReplyWaiter + Fire + 'static>(&mut self, credit: u32, waiting: &Arc<W>) -> Result<(), Error> {
         let Some(prepared) = &mut self.prepared else { return Ok(()) };
-        let is_found = prepared.is_found();
+        let is_found = prepared.choose_instance();
         if !is_found {
             self.watch_deadline(waiting);
         }
@@ -40,10 +40,10 @@ impl CallAttempt {
             return Ok(());
         }
         let sent = prepared.send(credit, waiting);
-        self.sent(prepared, sent)
+        self.finish_send(prepared, sent)
     }
 
-    fn sent(&mut self, prepared: PreparedCall, sent: Result<CallKey, Error>) -> Result<(), Error> {
+    fn finish_send(&mut self, prepared: PreparedCall, sent: Result<CallKey, Error>) -> Result<(), Error> {
         self.prepared = Some(prepared);
         self.key = Some(sent?);
         Ok(())
@@ -55,7 +55,7 @@ impl CallAttempt {
             return Ok(());
         };
         self.lookup = None;
-        self.sent(prepared, sent)
+        self.finish_send(prepared, sent)
     }
 
     pub fn is_looked_up(&self) -> bool {
@@ -68,21 +68,21 @@ impl CallAttempt {
         if !self.lookup.as_ref().is_some_and(InstanceLookup::is_pending) {
             return Poll::Ready(Ok(()));
         }
-        let looked = self.poll_lookup(context);
-        if looked.is_ok() && self.lookup.is_some() { Poll::Pending } else { Poll::Ready(looked) }
+        let result = self.poll_lookup(context);
+        if result.is_ok() && self.lookup.is_some() { Poll::Pending } else { Poll::Ready(result) }
     }
 
     /// Has the deadline watched, if there is one.
     pub fn watch_deadline<W: Fire + 'static>(&mut self, waiting: &Arc<W>) {
         if let (Some(prepared), None) = (&self.prepared, &self.watch) {
-            self.watch = prepared.watched(Arc::clone(waiting) as Arc<dyn Fire>);
+            self.watch = prepared.watch_deadline(Arc::clone(waiting) as Arc<dyn Fire>);
         }
     }
 
     /// Records the error of a call that could not be sent.
-    pub fn recorded(&mut self, error: &Error) {
+    pub fn record_error(&mut self, error: &Error) {
         if let Some(prepared) = &mut self.prepared {
-            prepared.recorded(Some(error));
+            prepared.record_end(Some(error));
         }
     }
 

@@ -39,7 +39,7 @@ impl CallOptions {
         self.until = context.deadline();
         let fields = context.trace_context().chain([(TRACE, context.trace())]);
         for (name, value) in fields {
-            if !self.headers.iter().any(|(given, _)| given == name) {
+            if !self.headers.iter().any(|(header, _)| header == name) {
                 self.headers.push((name.to_owned(), value.to_owned()));
             }
         }

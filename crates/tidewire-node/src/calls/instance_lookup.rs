@@ -38,17 +38,17 @@ enum Where {
 
 impl InstanceLookup {
     pub fn begin(prepared: PreparedCall, credit: u32, waiting: Arc<dyn ReplyWaiter>) -> Result<Self, Error> {
-        let (core, wanted) = (prepared.core()?, prepared.wanted());
-        let (runner, begins) = (Arc::clone(&core.runner), Arc::clone(&core.runner));
+        let (core, target) = (prepared.core()?, prepared.lookup_target());
+        let (runner, task_runner) = (Arc::clone(&core.runner), Arc::clone(&core.runner));
         let slot = Arc::new(LookupSlot(Mutex::new(State { call: Where::Waits(Box::new(prepared)), waker: None })));
-        let sends = LookupTask(Arc::clone(&slot));
+        let task = LookupTask(Arc::clone(&slot));
         runner.spawn(Box::pin(async move {
-            begins.beat();
-            let found = match wanted {
+            task_runner.beat();
+            let found = match target {
                 Some((service, instance)) => core.directory.found(&core, &service, instance.as_deref()).await,
                 None => Ok(()),
             };
-            sends.0.send(found, credit, waiting);
+            task.0.send(found, credit, waiting);
         }));
         Ok(Self(slot))
     }
@@ -94,7 +94,7 @@ impl Drop for LookupTask {
     fn drop(&mut self) {
         let ending = || Error::new(ErrorCode::NodeStopped, "the node is stopping or has stopped: make a new one");
         if let Some(prepared) = self.0.take() {
-            self.0.sent(prepared, Err(ending()));
+            self.0.finish_send(prepared, Err(ending()));
         }
     }
 }
@@ -115,14 +115,14 @@ impl LookupSlot {
     fn send(&self, found: Result<(), Error>, credit: u32, waiting: Arc<dyn ReplyWaiter>) {
         let Some(mut prepared) = self.take() else { return };
         let sent = found.and_then(|()| {
-            prepared.is_found();
+            prepared.choose_instance();
             prepared.send(credit, waiting)
         });
-        self.sent(prepared, sent);
+        self.finish_send(prepared, sent);
     }
 
     /// Hands the call over, or ends it if its caller has left.
-    fn sent(&self, mut prepared: Box<PreparedCall>, sent: Result<CallKey, Error>) {
+    fn finish_send(&self, mut prepared: Box<PreparedCall>, sent: Result<CallKey, Error>) {
         let waker = {
             let mut state = self.0.lock();
             if let Where::Sends { is_given_up: true } = state.call {

@@ -25,7 +25,7 @@ struct State {
     /// Items that may still come.
     credit: u32,
     /// Items that were read without credit for them yet.
-    taken: u32,
+    uncredited: u32,
     end: Option<CallOutcome>,
     /// No more items are read.
     unread: bool,
@@ -52,9 +52,9 @@ impl ItemBuffer {
     pub fn poll_next(&self, wait: &mut ItemWait, context: &Context<'_>) -> Poll<Result<(Payload, u32), CallOutcome>> {
         let mut state = self.state.lock();
         if let Some(item) = state.items.pop_front() {
-            state.taken += 1;
-            let is_half = state.taken >= self.window.div_ceil(2);
-            let more = if is_half { std::mem::take(&mut state.taken) } else { 0 };
+            state.uncredited += 1;
+            let is_half = state.uncredited >= self.window.div_ceil(2);
+            let more = if is_half { std::mem::take(&mut state.uncredited) } else { 0 };
             state.credit += more;
             return Poll::Ready(Ok((item, more)));
         }

@@ -78,18 +78,18 @@ impl<T> Items<T> {
     }
 
     /// Begins a stream of the caller.
-    fn begin_late(&mut self, holding: Arc<ImportHandle>) -> Result<(), Error> {
-        let core = holding.check()?.core().ok_or_else(|| holding.gone("its node has ended"))?;
-        let (title, nothing) = (holding.title.clone(), values::write("arguments", &[(); 0])?);
-        let aim = CallTarget::Object(holding, TAKE.to_owned());
+    fn begin_late(&mut self, handle: Arc<ImportHandle>) -> Result<(), Error> {
+        let core = handle.check()?.core().ok_or_else(|| handle.gone_error("its node has ended"))?;
+        let (title, nothing) = (handle.title.clone(), values::write("arguments", &[(); 0])?);
+        let aim = CallTarget::Object(handle, TAKE.to_owned());
         self.begin(PreparedCall::new(&core, aim, title, nothing, &CallOptions::default(), None, CallRecord::none())?);
         Ok(())
     }
 
     /// Has it begun, if it has not.
     fn look_found(&mut self, context: &Context<'_>) -> Result<(), Error> {
-        if let Some(holding) = self.late.take() {
-            self.begin_late(holding)?;
+        if let Some(handle) = self.late.take() {
+            self.begin_late(handle)?;
         }
         self.attempt.poll_lookup(context)
     }
@@ -143,14 +143,14 @@ impl<T: DeserializeOwned> Items<T> {
     fn poll_item(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<T, Error>>> {
         let found = self.look_found(context);
         if let Some(problem) = self.problem.take().or(found.err()) {
-            return self.over(problem);
+            return self.fail_open(problem);
         }
         if self.end.is_none() {
             // The first items may arrive before the instance lookup hands the call over.
             if self.attempt.is_looked_up() {
                 std::task::ready!(self.place.poll_any(&mut self.wait, context));
                 if let Err(problem) = std::task::ready!(self.attempt.poll_handed_over(context)) {
-                    return self.over(problem);
+                    return self.fail_open(problem);
                 }
             }
             match std::task::ready!(self.place.poll_next(&mut self.wait, context)) {
@@ -176,8 +176,8 @@ impl<T: DeserializeOwned> Items<T> {
     }
 
     /// The stream could not be opened: the error is returned once, and then the stream is over.
-    fn over(&mut self, problem: Error) -> Poll<Option<Result<T, Error>>> {
-        self.attempt.recorded(&problem);
+    fn fail_open(&mut self, problem: Error) -> Poll<Option<Result<T, Error>>> {
+        self.attempt.record_error(&problem);
         self.attempt.cancel();
         self.place.close();
         Poll::Ready(Some(Err(problem)))
@@ -191,13 +191,13 @@ impl<T: DeserializeOwned> Items<T> {
         }
         self.attempt.key = None;
         if let (Some(prepared), Some(end)) = (&mut self.attempt.prepared, &self.end) {
-            prepared.ended(end);
+            prepared.end(end);
             std::task::ready!(prepared.poll_closed(context));
         }
         let Some(end) = self.end.take() else { return Poll::Ready(None) };
         let error = self.error(end);
         if let Some(prepared) = &mut self.attempt.prepared {
-            prepared.recorded(error.as_ref());
+            prepared.record_end(error.as_ref());
         }
         Poll::Ready(error.map(Err))
     }
@@ -214,7 +214,7 @@ impl<T: DeserializeOwned> Stream for Items<T> {
 impl<'de, T> Deserialize<'de> for Items<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         references::deserialize("a stream of the caller", deserializer, |target| match target {
-            Target::Held(holding) if holding.kind == Kind::Items => Ok(Self::unopened(Some(holding))),
+            Target::Import(handle) if handle.kind == Kind::Items => Ok(Self::unopened(Some(handle))),
             _ => Err("a function or an object was given, and a stream is wanted"),
         })
     }

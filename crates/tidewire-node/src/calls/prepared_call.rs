@@ -17,7 +17,7 @@ use crate::calls::call_options::{CallOptions, fields};
 use crate::calls::call_record::CallRecord;
 use crate::calls::priority::Choice;
 use crate::calls::reply_slot::{CallOutcome, Payload};
-use crate::discovery::directory::{ChosenInstance, nobody};
+use crate::discovery::directory::{ChosenInstance, no_instance};
 use crate::error::Error;
 use crate::names;
 use crate::node::core::Core;
@@ -62,8 +62,8 @@ pub(crate) struct PreparedCall {
     /// The first refusal for lack of capacity.
     overload: Option<CallOutcome>,
     /// The number of the link that names its exports.
-    given_at: Option<u32>,
-    giving: ExportScope,
+    export_link: Option<u32>,
+    exports: ExportScope,
     record: CallRecord,
 }
 
@@ -86,7 +86,7 @@ impl PreparedCall {
         // A stream is read once, and a returned reference is for its owner alone.
         let is_bound = blob.offered.iter().any(|offered| offered.what.is_bound());
         let idempotent = options.idempotent && !is_bound;
-        let given_at = if blob.offered.is_empty() { None } else { core.objects.number() };
+        let export_link = if blob.offered.is_empty() { None } else { core.objects.number() };
         let owner = match &aim {
             CallTarget::Object(..) => NodeHandle::Seen(Arc::downgrade(core)),
             CallTarget::Subject(_) | CallTarget::AnyInstance(_) | CallTarget::Service { .. } => {
@@ -107,8 +107,8 @@ impl PreparedCall {
             chosen: None,
             retry: None,
             overload: None,
-            given_at,
-            giving: ExportScope::default(),
+            export_link,
+            exports: ExportScope::default(),
             record,
         })
     }
@@ -126,13 +126,13 @@ impl PreparedCall {
     }
 
     /// Has the node watch the deadline, if there is one.
-    pub fn watched(&self, fire: Arc<dyn Fire>) -> Option<Watch> {
+    pub fn watch_deadline(&self, fire: Arc<dyn Fire>) -> Option<Watch> {
         Some(self.core().ok()?.runner.watch(self.deadline?, fire))
     }
 
     /// Chooses an instance; true if there is one. If not, an instance is to be looked up first.
-    pub fn is_found(&mut self) -> bool {
-        self.left(None);
+    pub fn choose_instance(&mut self) -> bool {
+        self.release_instance(None);
         let CallTarget::Service { service, instance, .. } = &self.aim else { return true };
         let Ok(core) = self.core() else { return true };
         let tried = self.retry.as_ref().map_or(&[][..], |retry| retry.tried());
@@ -142,7 +142,7 @@ impl PreparedCall {
     }
 
     /// The service whose instance is to be found, and the id of the instance if the call has one.
-    pub fn wanted(&self) -> Option<(Arc<str>, Option<String>)> {
+    pub fn lookup_target(&self) -> Option<(Arc<str>, Option<String>)> {
         let CallTarget::Service { service, instance, .. } = &self.aim else { return None };
         Some((Arc::clone(service), instance.clone()))
     }
@@ -151,16 +151,16 @@ impl PreparedCall {
     pub fn send(&mut self, credit: u32, waiting: Arc<dyn ReplyWaiter>) -> Result<CallKey, Error> {
         let core = self.core()?;
         let (subject, peer) = self.route()?;
-        let (subject, peer, mut giving) = (subject.into_owned(), peer.to_owned(), ExportScope::default());
+        let (subject, peer, mut exports) = (subject.into_owned(), peer.to_owned(), ExportScope::default());
         let keeps = self.idempotent || matches!(self.aim, CallTarget::AnyInstance(_) | CallTarget::Service { .. });
         let mut again = keeps.then(|| self.blob.clone());
         let choice = if self.is_overloaded() { CHOICE_WITH_CAPACITY } else { self.choice.number() };
         let blob = again.as_mut().unwrap_or(&mut self.blob);
         if !blob.offered.is_empty() {
-            if self.given_at != core.objects.number() {
+            if self.export_link != core.objects.number() {
                 return Err(Error::lost(&self.title));
             }
-            giving = core.objects.give(&peer, blob)?;
+            exports = core.objects.give(&peer, blob)?;
         }
         let left = self.deadline.map(|at| at.saturating_duration_since(clock::now()));
         let deadline_ms =
@@ -177,11 +177,11 @@ impl PreparedCall {
         let link = &core.link;
         let sent = link.call(&head, self.flags, payload, waiting);
         let key = sent.map_err(|refused| {
-            giving.ended(true);
+            exports.release(true);
             Error::refused(&self.title, &refused)
         })?;
         link.flush();
-        self.giving = giving;
+        self.exports = exports;
         if let Some(mut chosen) = self.chosen.take() {
             chosen.began(&core.directory, self.choice.policy(), &self.profile(&core));
             self.chosen = Some(chosen);
@@ -201,17 +201,17 @@ impl PreparedCall {
             (CallTarget::Service { service, method, .. }, Some(chosen)) => {
                 Ok((instance_subject(service, &chosen.instance, method).into(), &chosen.node))
             }
-            (CallTarget::Service { service, .. }, None) => Err(nobody(service)),
-            (CallTarget::Object(holding, method), _) => {
-                holding.check()?;
-                Ok((holding.subject(method).into(), &holding.owner))
+            (CallTarget::Service { service, .. }, None) => Err(no_instance(service)),
+            (CallTarget::Object(handle, method), _) => {
+                handle.check()?;
+                Ok((handle.subject(method).into(), &handle.owner))
             }
         }
     }
 
     /// Chooses another instance if the chosen one refuses the call; true if there is one, or the
     /// hub is to choose.
-    pub fn finds_another(&mut self, number: u16) -> bool {
+    pub fn choose_another(&mut self, number: u16) -> bool {
         let is_overload = number == ErrorCode::Overloaded.number();
         let is_refusal = [ErrorCode::NoResponders, ErrorCode::NodeStopped].iter().any(|code| code.number() == number);
         let Ok(core) = self.core() else { return false };
@@ -226,11 +226,11 @@ impl PreparedCall {
             self.retry(&core).refused(at);
         }
         // References among the arguments stay at this hub.
-        if self.giving.is_bound() || (is_overload && !self.blob.offered.is_empty()) {
+        if self.exports.is_bound() || (is_overload && !self.blob.offered.is_empty()) {
             return false;
         }
-        self.giving.ended(true);
-        self.is_found()
+        self.exports.release(true);
+        self.choose_instance()
     }
 
     fn is_overloaded(&self) -> bool {
@@ -238,7 +238,7 @@ impl PreparedCall {
     }
 
     /// Keeps the first refusal for lack of capacity, while other instances are tried.
-    pub fn keep(&mut self, outcome: CallOutcome) {
+    pub fn keep_refusal(&mut self, outcome: CallOutcome) {
         if matches!(&outcome, CallOutcome::Failed(number, _) if *number == ErrorCode::Overloaded.number()) {
             self.overload.get_or_insert(outcome);
         }
@@ -255,16 +255,16 @@ impl PreparedCall {
 
     /// True if the call may be retried after a lost link. Exports are named by the link of their
     /// node, and lost with it.
-    pub fn may_again(&self) -> bool {
-        let is_current = |core: &Core| self.given_at.is_none() || self.given_at == core.objects.number();
+    pub fn can_retry(&self) -> bool {
+        let is_current = |core: &Core| self.export_link.is_none() || self.export_link == core.objects.number();
         self.idempotent && self.core().is_ok_and(|core| is_current(&core))
     }
 
     /// Releases the exports of the lost attempt; true if the call is retried.
     pub fn lost(&mut self, core: &Core) -> bool {
-        self.giving.ended(true);
+        self.exports.release(true);
         let at = self.chosen.as_ref().map(|chosen| Arc::clone(&chosen.instance));
-        self.left(None);
+        self.release_instance(None);
         self.retry(core).lost(at, core.runner.us_at(clock::now()))
     }
 
@@ -274,8 +274,8 @@ impl PreparedCall {
     }
 
     /// The pause before a retry without an instance; None: no retry.
-    pub fn nobody(&mut self, core: &Core) -> Option<Duration> {
-        self.left(None);
+    pub fn retry_without_instance(&mut self, core: &Core) -> Option<Duration> {
+        self.release_instance(None);
         self.retry(core).nobody(core.runner.us_at(clock::now())).map(Duration::from_micros)
     }
 
@@ -289,11 +289,11 @@ impl PreparedCall {
         if let (Some(key), Ok(core)) = (key, self.core()) {
             core.link.cancel(key);
         }
-        self.given_up();
+        self.give_up();
     }
 
     /// The call has ended. A second time does nothing.
-    pub fn ended(&mut self, outcome: &CallOutcome) {
+    pub fn end(&mut self, outcome: &CallOutcome) {
         let failed = match outcome {
             CallOutcome::Failed(number, _) => Some(*number),
             CallOutcome::Late => Some(ErrorCode::AskTimeout.number()),
@@ -301,35 +301,35 @@ impl PreparedCall {
         };
         let is_one_of = |codes: &[ErrorCode]| codes.iter().any(|code| failed == Some(code.number()));
         if is_one_of(&[ErrorCode::NoResponders, ErrorCode::LinkLost]) {
-            self.giving.ended(true);
+            self.exports.release(true);
         }
         // Other exports stay until the reply is read, as it may return them.
-        self.giving.close_streams();
-        self.left(Some(failed.is_some()));
+        self.exports.close_streams();
+        self.release_instance(Some(failed.is_some()));
     }
 
     /// Records the end of the call for spans and metrics, with its error if it has failed.
-    pub fn recorded(&mut self, error: Option<&Error>) {
+    pub fn record_end(&mut self, error: Option<&Error>) {
         let core = self.core().ok();
         self.record.end(core.as_deref(), error);
     }
 
-    /// Its caller waits no longer; the result of the callee is unknown.
-    pub fn given_up(&mut self) {
+    /// The caller waits no longer; the result of the callee is unknown.
+    pub fn give_up(&mut self) {
         let core = self.core().ok();
         self.record.cancel(core.as_deref());
-        self.giving.ended(false);
+        self.exports.release(false);
         // The streams of an unsent call have no reader.
         for offered in std::mem::take(&mut self.blob.offered) {
             if let OutboundReference::Own(Exportable::Items(slot)) = &*offered.what {
                 slot.close();
             }
         }
-        self.left(None);
+        self.release_instance(None);
     }
 
     /// Releases the chosen instance: its call has failed or not, or has no outcome.
-    fn left(&mut self, failed: Option<bool>) {
+    fn release_instance(&mut self, failed: Option<bool>) {
         if let (Some(mut chosen), Ok(core)) = (self.chosen.take(), self.core()) {
             chosen.ended(&core.directory, failed);
         }
@@ -337,7 +337,7 @@ impl PreparedCall {
 
     /// Ready when all streams among its arguments are dropped.
     pub fn poll_closed(&self, context: &Context<'_>) -> Poll<()> {
-        self.giving.poll_closed(context)
+        self.exports.poll_closed(context)
     }
 
     /// The error of a failed call, if it was sent; without a payload its link was lost. An object
@@ -346,9 +346,9 @@ impl PreparedCall {
         let title = this.map_or("call", |prepared| &prepared.title);
         match (payload, this.map(|prepared| &prepared.aim)) {
             (None, _) => Error::lost(title),
-            (Some(_), Some(CallTarget::Object(holding, _))) if number == ErrorCode::NoResponders.number() => {
-                holding.lost();
-                holding.gone("its owner has left, or lost its link")
+            (Some(_), Some(CallTarget::Object(handle, _))) if number == ErrorCode::NoResponders.number() => {
+                handle.lost();
+                handle.gone_error("its owner has left, or lost its link")
             }
             (Some(payload), _) => values::read_error(title, number, payload.bytes()),
         }

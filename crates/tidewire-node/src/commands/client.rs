@@ -128,8 +128,8 @@ impl Commands {
         };
         let StartOptions { key, id, priority } = options;
         let id = id.unwrap_or_else(|| names::random_hex(8));
-        let given = (service, command, Bytes(arguments), key, id, priority.name());
-        let (started, commands) = (self.client.call::<String>("start", &given), self.clone());
+        let request = (service, command, Bytes(arguments), key, id, priority.name());
+        let (started, commands) = (self.client.call::<String>("start", &request), self.clone());
         Pending::new(async move {
             let id = started.await.map_err(explained)?;
             Ok(commands.find(&id))
@@ -347,10 +347,10 @@ impl CommandReports {
 /// Arguments as a command stores them: a list by position, and a map by name.
 fn arguments(title: &str, args: &(impl Serialize + ?Sized)) -> Result<Vec<u8>, Error> {
     let name = format!("{title}: arguments");
-    let given: Value =
+    let value: Value =
         values::from_bytes(&values::to_bytes(args).map_err(|wrong| Error::invalid(format!("{name}: {wrong}")))?)?;
     let nothing = || Value::Map(Vec::new());
-    let (by_position, by_name) = match given {
+    let (by_position, by_name) = match value {
         Value::Nil => (Vec::new(), nothing()),
         Value::Tuple(items) => (items, nothing()),
         map @ Value::Map(_) => (Vec::new(), map),

@@ -40,8 +40,8 @@ pub(crate) fn service(home: &Arc<HomeSlot>, leaving: &Arc<StopSignal>, runner: &
     Service::new(SERVICE)
         .description("Starts commands at this hub, and follows them.")
         .concurrency(10_000)
-        .method("start", &["service", "command", "arguments", "key", "id", "priority"], move |context, given| {
-            start.clone().start(context, given)
+        .method("start", &["service", "command", "arguments", "key", "id", "priority"], move |context, request| {
+            start.clone().start(context, request)
         })
         .method("state", &["id", "after", "wait_us"], move |_, (id, after, wait_us)| {
             state.clone().state(id, after, wait_us)
@@ -90,8 +90,8 @@ impl Calls {
     }
 
     /// Starts a command, or finds the one with this id; returns its id.
-    async fn start(self, context: Context, given: StartArguments) -> Result<String, Failure> {
-        let (service, command, arguments, key, id, priority) = given;
+    async fn start(self, context: Context, request: StartArguments) -> Result<String, Failure> {
+        let (service, command, arguments, key, id, priority) = request;
         match values::from_bytes(&arguments) {
             Ok(Value::List(parts)) if matches!(*parts, [Value::List(_), Value::Map(_)]) => {}
             _ => {

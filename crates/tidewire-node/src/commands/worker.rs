@@ -279,12 +279,12 @@ impl CommandWorker {
                 return Poll::Pending;
             }
             fetches.pause = None;
-            let wanted = self.state.lock().slots.fetches();
-            for fetch in wanted {
+            let fetches_due = self.state.lock().slots.fetches();
+            for fetch in fetches_due {
                 let wait_us = if fetch.waits { LONG_WAIT.as_micros() as u64 } else { 0 };
-                let wanted = Fetch { max_messages: fetch.count, max_bytes: FETCH_BYTES, wait_us };
+                let request = Fetch { max_messages: fetch.count, max_bytes: FETCH_BYTES, wait_us };
                 let consumer = self.consumer(fetch.queue);
-                fetches.queues[fetch.queue] = Some(pending_answer::fetch(self.store.home(), QUEUE, &consumer, wanted));
+                fetches.queues[fetch.queue] = Some(pending_answer::fetch(self.store.home(), QUEUE, &consumer, request));
             }
             let mut has_fetched = false;
             for queue in 0..PRIORITIES.len() {
@@ -405,7 +405,7 @@ impl CommandWorker {
         }
         let mut lease = None;
         if self.options.is_exclusive {
-            let record = match self.held(|| self.store.record(id)).await {
+            let record = match self.with_retries(|| self.store.record(id)).await {
                 Ok((record, _)) => record,
                 Err(error) if error.kind() == HomeErrorKind::NotFound => return Ok(Some(Settlement::Ack)),
                 Err(error) => return Err(error),
@@ -419,8 +419,8 @@ impl CommandWorker {
         }
         let WorkerOptions { node, retries, keep, .. } = &self.options;
         let keep_us = keep.as_micros() as u64;
-        let begun = self.held(|| self.store.begin(id, token.1, node, *retries, keep_us)).await?;
-        let Begun::Run(record, revision) = begun else { return Ok(Some(Settlement::Ack)) };
+        let begin = self.with_retries(|| self.store.begin(id, token.1, node, *retries, keep_us)).await?;
+        let Begun::Run(record, revision) = begin else { return Ok(Some(Settlement::Ack)) };
         let end = self.attempt(token, *record, revision, lease.as_ref()).await?;
         if let Some(lease) = lease {
             // A lease that cannot be released ends with its TTL.
@@ -481,7 +481,7 @@ impl CommandWorker {
         self.state.lock().attempts.remove(&token.1);
         attempt.stored().await;
         let (id, number, report) = (attempt.id(), attempt.number(), attempt.newest());
-        self.held(|| self.store.end(id, number, end.clone(), report.clone())).await
+        self.with_retries(|| self.store.end(id, number, end.clone(), report.clone())).await
     }
 
     /// Runs the handler of an attempt. Meanwhile a cancelled command, a lost lease and the timeout
@@ -490,7 +490,7 @@ impl CommandWorker {
         let mut end = self.handler.run(attempt);
         let (id, number) = (attempt.id(), attempt.number());
         let cancelled = async {
-            match self.held(|| self.store.interrupted(id, number, revision)).await {
+            match self.with_retries(|| self.store.interrupted(id, number, revision)).await {
                 Ok(true) => Interruption::Cancelled,
                 Ok(false) => Interruption::Lost,
                 // The end of the attempt is refused for the same reason, and logs it.
@@ -528,7 +528,7 @@ impl CommandWorker {
     }
 
     /// Calls the storage backend, with retries while it is away; the token is held meanwhile.
-    async fn held<T, F: Future<Output = HomeResult<T>>>(&self, call: impl Fn() -> F) -> HomeResult<T> {
+    async fn with_retries<T, F: Future<Output = HomeResult<T>>>(&self, call: impl Fn() -> F) -> HomeResult<T> {
         let mut retries = RetryPause::default();
         for _ in 0..TRIES_MAX {
             match call().await {

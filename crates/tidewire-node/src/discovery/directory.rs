@@ -54,7 +54,7 @@ pub(crate) struct ChosenInstance {
 }
 
 /// The error of a call without an instance.
-pub(crate) fn nobody(service: &str) -> Error {
+pub(crate) fn no_instance(service: &str) -> Error {
     let text = format!("{service}: nobody serves it, or nobody takes this call: see which services there are");
     Error::new(ErrorCode::NoResponders, text)
 }
@@ -144,8 +144,8 @@ impl Directory {
     }
 
     /// Waits until it has changed again.
-    pub async fn changed_since(&self, seen: u64) {
-        self.wakers.until(|| (self.changes() != seen).then_some(())).await;
+    pub async fn changed_since(&self, count: u64) {
+        self.wakers.until(|| (self.changes() != count).then_some(())).await;
     }
 
     pub(super) fn changed(&self, subject: &str, payload: &[u8], reader: &EntryReader) -> Result<(), Error> {
@@ -164,8 +164,8 @@ impl Directory {
         let listed = entries(&listed, reader)?;
         let mut state = self.state.lock();
         for (key, node) in listed.into_iter().map(Listed::entry) {
-            let came = subject.ends_with(".added");
-            let changes = if came { state.machine.came(key, node) } else { Vec::from_iter(state.machine.left(&key)) };
+            let (is_added, machine) = (subject.ends_with(".added"), &mut state.machine);
+            let changes = if is_added { machine.came(key, node) } else { Vec::from_iter(machine.left(&key)) };
             state.take(changes);
         }
         drop(state);

@@ -13,7 +13,7 @@ use crate::calls::call_options::{CallOptions, DEFAULT_TIMEOUT};
 use crate::calls::call_record::CallRecord;
 use crate::calls::prepared_call::{CallTarget, PreparedCall};
 use crate::calls::reply_slot::{ReplySlot, in_force};
-use crate::discovery::directory::{Directory, has, nobody};
+use crate::discovery::directory::{Directory, has, no_instance};
 use crate::discovery::{self, AgentInfo, Listed, ServiceInfo, entries};
 use crate::error::Error;
 use crate::names;
@@ -56,7 +56,7 @@ impl Directory {
             self.refresh(core).await?;
         }
         let is_known = self.state.lock().services.get(service).is_some_and(|known| has(known, id));
-        if is_known { Ok(()) } else { Err(nobody(service)) }
+        if is_known { Ok(()) } else { Err(no_instance(service)) }
     }
 
     /// Waits until an instance is active, not only on standby, that was not tried yet.
@@ -88,10 +88,10 @@ impl Directory {
         }
         let (place, follower) = (Arc::new(ReplySlot::default()), Arc::new(Follower(Arc::downgrade(core))));
         let waiting = Arc::clone(&place) as Arc<dyn ReplyWaiter>;
-        let made = core.link.subscribe(&names::pattern(CHANGES)?, "", &[], follower, waiting);
-        let made = made.map_err(|refused| Error::refused(CHANGES, &refused))?;
+        let subscription = core.link.subscribe(&names::pattern(CHANGES)?, "", &[], follower, waiting);
+        let subscription = subscription.map_err(|refused| Error::refused(CHANGES, &refused))?;
         in_force(place, CHANGES.to_owned()).await?;
-        let second = self.state.lock().subscription.replace(made);
+        let second = self.state.lock().subscription.replace(subscription);
         // Two may have begun at once: one subscription is enough.
         drop(second);
         Ok(())

@@ -35,15 +35,15 @@ pub struct ServiceChanges {
     problem: Option<Error>,
     known: BTreeMap<(String, String), InstanceInfo>,
     changes: VecDeque<InstanceChange>,
-    /// Change count of the directory at the last look.
-    seen: Option<u64>,
+    /// Change count of the directory at the last refresh.
+    count: Option<u64>,
 }
 
 impl ServiceChanges {
     pub(crate) fn new(core: &Arc<Core>, service: Option<&str>) -> Self {
         let problem = service.and_then(|service| names::token("service", service).err());
         let (known, changes) = (BTreeMap::new(), VecDeque::new());
-        Self { core: Arc::clone(core), service: service.map(str::to_owned), problem, known, changes, seen: None }
+        Self { core: Arc::clone(core), service: service.map(str::to_owned), problem, known, changes, count: None }
     }
 
     /// Waits for the next change. None: the node has stopped.
@@ -62,15 +62,15 @@ impl ServiceChanges {
             if let Some(change) = self.changes.pop_front() {
                 return Some(Ok(change));
             }
-            if let Some(seen) = self.seen {
-                self.core.directory.changed_since(seen).await;
+            if let Some(count) = self.count {
+                self.core.directory.changed_since(count).await;
             }
             if self.core.check().is_err() {
                 return None;
             }
-            // Before the look: changes in the meantime cause another look.
-            self.seen = Some(self.core.directory.changes());
-            match self.look().await {
+            // Read first: changes in the meantime cause another refresh.
+            self.count = Some(self.core.directory.changes());
+            match self.refresh().await {
                 Ok(()) => {}
                 Err(error) if error.is_retryable() => {}
                 Err(error) => return Some(Err(error)),
@@ -86,19 +86,19 @@ impl ServiceChanges {
         wait(self.next())
     }
 
-    /// Compares the directory with the last look, and queues the differences.
-    async fn look(&mut self) -> Result<(), Error> {
+    /// Compares the directory with the last refresh, and queues the differences.
+    async fn refresh(&mut self) -> Result<(), Error> {
         self.core.directory.follow(&self.core).await?;
-        let mut there = BTreeMap::new();
+        let mut current = BTreeMap::new();
         for info in listed(&self.core).await? {
             if self.service.as_ref().is_none_or(|service| *service == info.name) {
-                there.extend(info.details.into_iter().map(|detail| ((info.name.clone(), detail.id.clone()), detail)));
+                current.extend(info.details.into_iter().map(|detail| ((info.name.clone(), detail.id.clone()), detail)));
             }
         }
-        let known = std::mem::replace(&mut self.known, there);
+        let known = std::mem::replace(&mut self.known, current);
         for (has_joined, some, others) in [(false, &known, &self.known), (true, &self.known, &known)] {
-            let gone = some.iter().filter(|(key, instance)| others.get(*key) != Some(*instance));
-            self.changes.extend(gone.map(|((service, _), instance)| InstanceChange {
+            let differing = some.iter().filter(|(key, instance)| others.get(*key) != Some(*instance));
+            self.changes.extend(differing.map(|((service, _), instance)| InstanceChange {
                 has_joined,
                 service: service.clone(),
                 instance: instance.clone(),

@@ -3,14 +3,14 @@
 use super::{EntryReader, EventInfo, InstanceInfo, MethodInfo, ServiceInfo, announced, entries};
 use crate::values::Bytes;
 
-fn put(listed: &mut Vec<u8>, pattern: &str, says: &[u8]) {
+fn put(listed: &mut Vec<u8>, pattern: &str, announcement: &[u8]) {
     for text in ["ann", "", pattern] {
         listed.extend_from_slice(&(text.len() as u16).to_le_bytes());
         listed.extend_from_slice(text.as_bytes());
     }
     listed.extend_from_slice(&[0; 4]);
-    listed.extend_from_slice(&(says.len() as u32).to_le_bytes());
-    listed.extend_from_slice(says);
+    listed.extend_from_slice(&(announcement.len() as u32).to_le_bytes());
+    listed.extend_from_slice(announcement);
 }
 
 #[test]
@@ -34,11 +34,11 @@ fn invalid_entries_are_skipped_and_counted() {
     let methods = (0..1_000).map(|number| MethodInfo { name: format!("pay_{number}"), ..method.clone() });
     let long = ServiceInfo { name: "shop".to_owned(), methods: methods.collect(), events: Vec::new(), ..info.clone() };
     let mut listed = Vec::new();
-    put(&mut listed, "svc.shop.one.*", &long.said().expect("it is short"));
-    put(&mut listed, "svc.bank.one.*", &info.said().expect("it is short"));
-    put(&mut listed, "svc.bank.two.*", &info.said().expect("it is short"));
+    put(&mut listed, "svc.shop.one.*", &long.announcement().expect("it is short"));
+    put(&mut listed, "svc.bank.one.*", &info.announcement().expect("it is short"));
+    put(&mut listed, "svc.bank.two.*", &info.announcement().expect("it is short"));
     let twice = ServiceInfo { methods: vec![method.clone(), method], ..info.clone() };
-    put(&mut listed, "svc.bank.one.*", &twice.said().expect("it is short"));
+    put(&mut listed, "svc.bank.one.*", &twice.announcement().expect("it is short"));
     put(&mut listed, "svc.bank.one.*", b"\x01no fields");
     put(&mut listed, "news", b"");
     let (listed, reader) = (Bytes::from(listed), EntryReader::default());

@@ -21,7 +21,7 @@ pub(super) struct Direction {
     /// The id of the announced instances.
     pub instance: String,
     /// The first look at the source is over.
-    pub looked: Signal,
+    pub refreshed: Signal,
     /// The first attempts to open the mirrors of its streams are over.
     pub opened: Vec<Arc<Signal>>,
     pub closing: Arc<Signal>,

@@ -151,13 +151,13 @@ impl Forwarder {
 
 /// Fields without those that one hub states for itself, and with the path.
 pub(super) fn direction_fields(fields: &Fields<'_>, path: &HubPath) -> Result<Vec<u8>, WireError> {
-    let mut said = Vec::new();
-    let mut writer = FieldsWriter::new(&mut said);
+    let mut bytes = Vec::new();
+    let mut writer = FieldsWriter::new(&mut bytes);
     for (name, value) in fields.iter().filter(|(name, _)| ![USER, ORIGIN, HUBS].contains(name)) {
         writer.add(name, value)?;
     }
     writer.add(HUBS, path.to_string().as_bytes())?;
-    Ok(said)
+    Ok(bytes)
 }
 
 /// Sends a payload on; a long one is not copied.

@@ -165,8 +165,8 @@ impl Federation {
         Pending::new(async move {
             let directions = shared.changed.until(|| shared.directions()).await?;
             for direction in directions {
-                for looked in direction.opened.iter().map(|opened| &**opened).chain([&direction.looked]) {
-                    std::future::poll_fn(|context| looked.poll(context)).await;
+                for signal in direction.opened.iter().map(|opened| &**opened).chain([&direction.refreshed]) {
+                    std::future::poll_fn(|context| signal.poll(context)).await;
                 }
             }
             Ok(())
@@ -245,7 +245,7 @@ impl Shared {
                 hubs: (hubs[0].to_owned(), hubs[1].to_owned()),
                 shared: shared.clone(),
                 instance: instance.to_owned(),
-                looked: Signal::default(),
+                refreshed: Signal::default(),
                 opened: shared.streams.iter().map(|_| Arc::default()).collect(),
                 closing: Arc::clone(&self.closing),
                 counts: DirectionCounts::default(),

@@ -26,7 +26,7 @@ use crate::federation::subject_mirror;
 use crate::names;
 
 /// The least time between two looks, whatever the other hub announces.
-const LOOK_PAUSE: Duration = Duration::from_millis(50);
+const REFRESH_PAUSE: Duration = Duration::from_millis(50);
 
 /// The announcements of one direction.
 pub(super) struct ServiceMirror {
@@ -39,7 +39,7 @@ pub(super) struct ServiceMirror {
 
 /// A service or an agent that the other hub sees, until this is dropped.
 struct Announced {
-    says: Vec<u8>,
+    announcement: Vec<u8>,
     _subscriptions: Vec<Subscription>,
 }
 
@@ -58,9 +58,9 @@ impl ServiceMirror {
         let directory = &direction.source.directory;
         let _subscriptions = subject_mirror::subscribe(&direction).await;
         loop {
-            // Before the look: changes in the meantime cause another look.
-            let seen = directory.changes();
-            let pause = Delay::begin(&direction.source.runner, LOOK_PAUSE);
+            // Read first: changes in the meantime cause another refresh.
+            let known = directory.changes();
+            let pause = Delay::begin(&direction.source.runner, REFRESH_PAUSE);
             let found = match directory.follow(&direction.source).await {
                 Ok(()) => announced(&direction.source).await,
                 Err(error) => Err(error),
@@ -71,7 +71,7 @@ impl ServiceMirror {
             match found {
                 Ok((services, agents)) => {
                     self.show(&services, &agents).await;
-                    direction.looked.set();
+                    direction.refreshed.set();
                 }
                 Err(error) => {
                     // Without its hub a service has no instance.
@@ -83,7 +83,7 @@ impl ServiceMirror {
             }
             let visible = self.announced.keys().cloned().collect();
             *direction.counts.names.lock() = SharedNames { visible, refused: self.refused.clone() };
-            let mut changed = pin!(directory.changed_since(seen));
+            let mut changed = pin!(directory.changed_since(known));
             let change = poll_fn(|context| match pause.is_over(context) {
                 true => changed.as_mut().poll(context),
                 false => Poll::Pending,
@@ -106,26 +106,26 @@ impl ServiceMirror {
                 .flat_map(|info| &info.details)
                 .filter_map(|detail| direction.path_of_message(detail.metadata.get(HUBS).map(String::as_str)).ok());
             if let (Some(info), Some(path)) = (info, paths.min_by_key(HubPath::len)) {
-                let said = self.described(info, &path, &shared.seen_as);
-                present.insert(shared.seen_as.clone(), (ForwardTarget::Service(shared.name.clone()), said));
+                let announcement = self.service_announcement(info, &path, &shared.seen_as);
+                present.insert(shared.seen_as.clone(), (ForwardTarget::Service(shared.name.clone()), announcement));
             }
         }
         for shared in &direction.shared.agents {
             let Some(agent) = agents.iter().find(|agent| agent.id == shared.name) else { continue };
             if let Ok(path) = direction.path_of_message(Some(&agent.hubs)) {
-                let seen = AgentInfo { id: shared.seen_as.clone(), hubs: path.to_string(), ..agent.clone() };
+                let mirrored = AgentInfo { id: shared.seen_as.clone(), hubs: path.to_string(), ..agent.clone() };
                 let target = ForwardTarget::Agent(shared.name.clone());
-                present.insert(agent_subject(&shared.seen_as), (target, described(&seen)));
+                present.insert(agent_subject(&shared.seen_as), (target, agent_announcement(&mirrored)));
             }
         }
         self.announced.retain(|name, _| present.contains_key(name));
-        for (seen_as, (target, said)) in present {
-            let announced = match said {
-                Ok(says) if self.announced.get(&seen_as).is_some_and(|known| known.says == says) => continue,
-                Ok(says) => {
+        for (seen_as, (target, announcement)) in present {
+            let announced = match announcement {
+                Ok(new) if self.announced.get(&seen_as).is_some_and(|known| known.announcement == new) => continue,
+                Ok(new) => {
                     // A description is replaced as a whole.
                     self.announced.remove(&seen_as);
-                    self.announce(&seen_as, target, says).await
+                    self.announce(&seen_as, target, new).await
                 }
                 Err(error) => Err(error),
             };
@@ -140,21 +140,21 @@ impl ServiceMirror {
     }
 
     /// The description for the other hub: one instance, for nodes, without events and commands.
-    fn described(&self, info: &ServiceInfo, path: &HubPath, seen_as: &str) -> Result<Vec<u8>, Error> {
+    fn service_announcement(&self, info: &ServiceInfo, path: &HubPath, seen_as: &str) -> Result<Vec<u8>, Error> {
         let id = format!("{FAR}{}", self.direction.instance);
-        let mut seen = info.clone();
-        seen_as.clone_into(&mut seen.name);
-        seen.visibility = Visibility::Private;
-        seen.methods.retain(|method| method.visibility > Visibility::Node);
-        seen.methods.iter_mut().for_each(|method| method.visibility = Visibility::Private);
-        (seen.events, seen.commands) = (Vec::new(), Vec::new());
-        seen.instances = vec![id.clone()];
+        let mut mirrored = info.clone();
+        seen_as.clone_into(&mut mirrored.name);
+        mirrored.visibility = Visibility::Private;
+        mirrored.methods.retain(|method| method.visibility > Visibility::Node);
+        mirrored.methods.iter_mut().for_each(|method| method.visibility = Visibility::Private);
+        (mirrored.events, mirrored.commands) = (Vec::new(), Vec::new());
+        mirrored.instances = vec![id.clone()];
         let metadata = BTreeMap::from([(HUBS.to_owned(), path.to_string())]);
-        seen.details = vec![InstanceInfo { id, metadata, ..InstanceInfo::default() }];
-        seen.said()
+        mirrored.details = vec![InstanceInfo { id, metadata, ..InstanceInfo::default() }];
+        mirrored.announcement()
     }
 
-    async fn announce(&self, seen_as: &str, target: ForwardTarget, says: Vec<u8>) -> Result<Announced, Error> {
+    async fn announce(&self, seen_as: &str, target: ForwardTarget, announcement: Vec<u8>) -> Result<Announced, Error> {
         let direction = &self.direction;
         let instance = instance_subject(seen_as, &format!("{FAR}{}", direction.instance), "*");
         let patterns = match target {
@@ -167,9 +167,9 @@ impl ServiceMirror {
         let (mut subscriptions, mut places) = (Vec::new(), Vec::new());
         for (pattern, queue) in patterns {
             let (place, handler) = (Arc::new(ReplySlot::default()), Arc::clone(&handler));
-            let (waiting, says) =
-                (Arc::clone(&place) as Arc<dyn ReplyWaiter>, if queue.is_empty() { &says } else { &[][..] });
-            let subscribed = direction.target.link.subscribe(&names::pattern(&pattern)?, queue, says, handler, waiting);
+            let (waiting, link) = (Arc::clone(&place) as Arc<dyn ReplyWaiter>, &direction.target.link);
+            let announced = if queue.is_empty() { &announcement } else { &[][..] };
+            let subscribed = link.subscribe(&names::pattern(&pattern)?, queue, announced, handler, waiting);
             subscriptions.push(subscribed.map_err(|refused| Error::refused(&pattern, &refused))?);
             places.push(place);
         }
@@ -178,7 +178,7 @@ impl ServiceMirror {
         }
         let (from, to) = &direction.hubs;
         (direction.source.changes)(&format!("{seen_as:?} of the hub {from:?} is at {to:?}"));
-        Ok(Announced { says, _subscriptions: subscriptions })
+        Ok(Announced { announcement, _subscriptions: subscriptions })
     }
 
     /// Logs a refusal, unless it was the last one of this name.
@@ -192,7 +192,7 @@ impl ServiceMirror {
 }
 
 /// The description of an agent for the other hub.
-fn described(agent: &AgentInfo) -> Result<Vec<u8>, Error> {
+fn agent_announcement(agent: &AgentInfo) -> Result<Vec<u8>, Error> {
     let mut fields = Vec::new();
     // It is texts alone.
     let text = serde_json::to_string(agent).unwrap_or_default();

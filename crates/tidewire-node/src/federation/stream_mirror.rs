@@ -52,18 +52,18 @@ impl StreamMirror {
 
     /// Copies events until the federation ends.
     pub async fn run(self) {
-        let (mut pause, mut said) = (RetryPause::default(), String::new());
+        let (mut pause, mut last_error) = (RetryPause::default(), String::new());
         loop {
-            let failed = self.direction.closing.unless(self.copy(&mut pause, &mut said)).await;
+            let failed = self.direction.closing.unless(self.copy(&mut pause, &mut last_error)).await;
             let Some((hub, error)) = failed else { return };
             let text = format!("{hub}: {}", explained(&error));
             self.note(Some(text.clone()));
             self.opened.set();
             // A hub that is started again is away for a moment.
             let is_passing = error.is_retryable() && pause.is_first();
-            if !is_passing && said != text {
+            if !is_passing && last_error != text {
                 self.log(&format!("it is not mirrored for now: {text}"));
-                said = text;
+                last_error = text;
             }
             if self.direction.closing.unless(self.pause(&error, &mut pause)).await.is_none() {
                 return;
@@ -72,14 +72,14 @@ impl StreamMirror {
     }
 
     /// Copies events until an attempt fails at one of the hubs.
-    async fn copy(&self, pause: &mut RetryPause, said: &mut String) -> (&str, Error) {
-        match self.try_copy(pause, said).await {
+    async fn copy(&self, pause: &mut RetryPause, last_error: &mut String) -> (&str, Error) {
+        match self.try_copy(pause, last_error).await {
             Ok(never) => match never {},
             Err(failure) => failure,
         }
     }
 
-    async fn try_copy(&self, pause: &mut RetryPause, said: &mut String) -> Result<Infallible, (&str, Error)> {
+    async fn try_copy(&self, pause: &mut RetryPause, last_error: &mut String) -> Result<Infallible, (&str, Error)> {
         let (from, to) = (&*self.direction.hubs.0, &*self.direction.hubs.1);
         let (_, info) = self.source.look().await.map_err(|error| (from, error))?;
         let mut position = self.mirror.open(&info).await.map_err(|error| (to, error))?;
@@ -106,7 +106,7 @@ impl StreamMirror {
             if position + 1 != page.next {
                 reading = self.source.read(position + 1);
             }
-            (*pause, *said) = (RetryPause::default(), String::new());
+            (*pause, *last_error) = (RetryPause::default(), String::new());
         }
     }
 

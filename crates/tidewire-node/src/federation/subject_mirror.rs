@@ -33,12 +33,12 @@ async fn subscribed(direction: &Arc<Direction>, pattern: &Pattern) -> Result<Sub
     let (place, text) = (Arc::new(ReplySlot::default()), pattern.as_str());
     let waiting = Arc::clone(&place) as Arc<dyn ReplyWaiter>;
     let handler = Arc::new(ForwardedSubject(Arc::clone(direction)));
-    let made = direction.source.link.subscribe(pattern, "", &[], handler, waiting);
-    let made = made.map_err(|refused| Error::refused(text, &refused))?;
+    let subscription = direction.source.link.subscribe(pattern, "", &[], handler, waiting);
+    let subscription = subscription.map_err(|refused| Error::refused(text, &refused))?;
     match in_force(place, text.to_owned()).await {
         // The link subscribes again by itself.
         Err(error) if !error.is_retryable() => Err(error),
-        _ => Ok(made),
+        _ => Ok(subscription),
     }
 }
 
@@ -70,8 +70,8 @@ impl Handler for ForwardedSubject {
 impl ForwardedSubject {
     /// The fields of a message at the other hub. One that comes from its first hub gets its id.
     fn fields(&self, head: &PublishHead<'_>, path: &HubPath) -> Result<Vec<u8>, WireError> {
-        let mut said = Vec::new();
-        let mut writer = FieldsWriter::new(&mut said);
+        let mut fields = Vec::new();
+        let mut writer = FieldsWriter::new(&mut fields);
         let is_first = path.len() == 1;
         for (name, value) in head.fields.iter().filter(|(name, _)| ![USER, ORIGIN, HUBS].contains(name)) {
             if !(is_first && name == MESSAGE_ID) {
@@ -83,6 +83,6 @@ impl ForwardedSubject {
         if let Some(run) = run.filter(|_| is_first && head.to != 0) {
             writer.add(MESSAGE_ID, format!("{run}-{:x}", head.to).as_bytes())?;
         }
-        Ok(said)
+        Ok(fields)
     }
 }

@@ -76,7 +76,7 @@ impl Node {
 
 /// A served instance, as its node stops it.
 pub(crate) trait StoppableInstance: Send + Sync {
-    fn is_named(&self, service: &str, instance: &str) -> bool;
+    fn is_named(&self, service: &str, id: &str) -> bool;
 
     /// Its statistics as a row; None if the node measures none.
     fn row(&self) -> Option<Value>;
@@ -111,7 +111,7 @@ pub(crate) trait Standby: Send + Sync {
 
 /// Record of an instance that a node serves.
 pub(crate) struct ServedRecord {
-    pub host: Arc<dyn StoppableInstance>,
+    pub instance: Arc<dyn StoppableInstance>,
     pub _subscriptions: [LinkSubscription; 2],
     /// Subscriptions of the event handlers. Received events are still handled.
     pub _events: Vec<Subscription>,
@@ -207,8 +207,8 @@ impl Core {
     }
 
     /// Hosts of services that are served here.
-    pub fn hosts(&self) -> Vec<Arc<dyn StoppableInstance>> {
-        self.served.lock().values().map(|record| Arc::clone(&record.host)).collect()
+    pub fn instances(&self) -> Vec<Arc<dyn StoppableInstance>> {
+        self.served.lock().values().map(|record| Arc::clone(&record.instance)).collect()
     }
 
     /// Waits until the delay is over. A lost link that is back ends the wait.

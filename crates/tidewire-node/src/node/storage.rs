@@ -53,9 +53,9 @@ impl Node {
             Err(error) => return Pending::failed(error),
         };
         let (reads, name) = (self.reads(), name.to_owned());
-        let made = reads.home.create_stream(settings);
+        let creation = reads.home.create_stream(settings);
         Pending::new(async move {
-            made.await?;
+            creation.await?;
             Ok(Stream::new(reads, &name))
         })
     }
@@ -100,9 +100,9 @@ impl Node {
     /// If it is dropped, the bucket may have been made.
     pub fn bucket_with(&self, name: &str, options: BucketOptions) -> Pending<Bucket> {
         let reads = self.reads();
-        let (made, name) = (reads.home.create_bucket(options.settings(name)), name.to_owned());
+        let (creation, name) = (reads.home.create_bucket(options.settings(name)), name.to_owned());
         Pending::new(async move {
-            made.await?;
+            creation.await?;
             Ok(Bucket::new(reads, &name))
         })
     }
@@ -159,7 +159,7 @@ impl Node {
             return Pending::new(async move { Ok(home) });
         }
         let hub = HubHome::new(self.core());
-        Pending::new(async move { Ok(Arc::new(hub.looked_at().await?) as Arc<dyn Home>) })
+        Pending::new(async move { Ok(Arc::new(hub.with_capabilities().await?) as Arc<dyn Home>) })
     }
 
     /// The storage backend of the hub, without a look at its capabilities: it refuses what it

@@ -9,7 +9,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use super::{Exportable, Objects};
 use crate::error::Error;
 use crate::services::inbound_call::{STOPPED, refuse};
-use crate::services::instance::{ServiceInstance, let_in};
+use crate::services::instance::{ServiceInstance, admit};
 use crate::values::{self, Value};
 
 /// Nothing, as a value.
@@ -19,7 +19,7 @@ const NIL: &[u8] = &[0xc0];
 pub(crate) struct ExportSubscription {
     pub objects: Weak<Objects>,
     /// Runs the calls.
-    pub host: Arc<ServiceInstance>,
+    pub instance: Arc<ServiceInstance>,
 }
 
 /// A running call of an object: it suspends the object's lease.
@@ -37,9 +37,9 @@ impl Handler for ExportSubscription {
         let subject = call.head().subject.to_owned();
         let what = subject.splitn(3, '.').nth(2).unwrap_or_default();
         let done = match what {
-            "claim" => objects.claimed(&call),
-            "release" => objects.released(&call),
-            _ => return objects.let_in(&self.host, call, what),
+            "claim" => objects.handle_claim(&call),
+            "release" => objects.handle_release(&call),
+            _ => return objects.admit(&self.instance, call, what),
         };
         match done {
             Ok(()) => reply_nil(call),
@@ -49,7 +49,7 @@ impl Handler for ExportSubscription {
     }
 }
 
-fn gone(why: Gone) -> Error {
+fn gone_error(why: Gone) -> Error {
     Error::new(ErrorCode::RemoteGone, why.to_string())
 }
 
@@ -61,45 +61,44 @@ fn reply_nil(call: Call) {
 }
 
 impl Objects {
-    fn claimed(self: &Arc<Self>, call: &Call) -> Result<(), Error> {
+    fn handle_claim(self: &Arc<Self>, call: &Call) -> Result<(), Error> {
         let keys: Vec<String> = values::read("claim", call.message.payload())?;
         let (now_us, origin) = (self.now_us(), call.head().origin);
-        let given = &mut self.state.lock().given;
-        keys.iter().try_for_each(|key| given.claim(key, &call.from.name, origin, now_us)).map_err(gone)
+        let exports = &mut self.state.lock().exports;
+        keys.iter().try_for_each(|key| exports.claim(key, &call.from.name, origin, now_us)).map_err(gone_error)
     }
 
-    fn released(self: &Arc<Self>, call: &Call) -> Result<(), Error> {
+    fn handle_release(self: &Arc<Self>, call: &Call) -> Result<(), Error> {
         let pairs: Vec<Value> = values::read("release", call.message.payload())?;
         for pair in pairs.chunks_exact(2) {
             let (Some(key), Some(count)) = (pair[0].as_str(), pair[1].as_u64()) else { continue };
-            self.change(|state| state.given.release(key, &call.from.name, call.head().origin, count));
+            self.change(|state| state.exports.release(key, &call.from.name, call.head().origin, count));
         }
         Ok(())
     }
 
-    fn let_in(self: &Arc<Self>, host: &Arc<ServiceInstance>, call: Call, what: &str) -> Option<Arc<dyn Exchange>> {
+    fn admit(self: &Arc<Self>, instance: &Arc<ServiceInstance>, call: Call, what: &str) -> Option<Arc<dyn Exchange>> {
         let (key, name) = what.split_once('.').unwrap_or((what, ""));
-        let found = self.found(&call, key);
-        let (thing, busy) = match found {
+        let (export, busy) = match self.find_export(&call, key) {
             Ok(found) => found,
             Err(error) => {
                 refuse(call, error.code(), error.message());
                 return None;
             }
         };
-        let Some(method) = thing.method(name) else {
-            let text = format!("{} has no method {name:?}", thing.title());
+        let Some(method) = export.method(name) else {
+            let text = format!("{} has no method {name:?}", export.title());
             refuse(call, ErrorCode::NoSuchTarget, &text);
             return None;
         };
-        let_in(host, call, method, Some(busy))
+        admit(instance, call, method, Some(busy))
     }
 
-    fn found(self: &Arc<Self>, call: &Call, key: &str) -> Result<(Exportable, ExportPin), Error> {
-        let given = &mut self.state.lock().given;
-        let thing = given.used(key, &call.from.name, call.head().origin, self.now_us()).map_err(gone)?.clone();
-        given.begins(key);
-        Ok((thing, ExportPin { objects: Arc::downgrade(self), key: key.into() }))
+    fn find_export(self: &Arc<Self>, call: &Call, key: &str) -> Result<(Exportable, ExportPin), Error> {
+        let exports = &mut self.state.lock().exports;
+        let export = exports.used(key, &call.from.name, call.head().origin, self.now_us()).map_err(gone_error)?.clone();
+        exports.begins(key);
+        Ok((export, ExportPin { objects: Arc::downgrade(self), key: key.into() }))
     }
 }
 

@@ -23,9 +23,9 @@ impl ExportScope {
         Self { objects: Arc::downgrade(objects), keys: Vec::new(), feeds: Vec::new(), backs: Vec::new() }
     }
 
-    pub fn add(&mut self, key: Arc<str>, thing: &Exportable) {
-        self.keys.push((key, matches!(thing, Exportable::Items(_))));
-        if let Exportable::Items(slot) = thing {
+    pub fn add(&mut self, key: Arc<str>, export: &Exportable) {
+        self.keys.push((key, matches!(export, Exportable::Items(_))));
+        if let Exportable::Items(slot) = export {
             self.feeds.push(Arc::clone(slot));
         }
     }
@@ -46,7 +46,7 @@ impl ExportScope {
 
     /// The call has ended, and its reply was read. If the callee never received the call, its
     /// exclusive exports are released; its streams are released in any case.
-    pub fn ended(&mut self, is_lost: bool) {
+    pub fn release(&mut self, is_lost: bool) {
         self.close_streams();
         let Some(objects) = self.objects.upgrade() else { return };
         for (key, is_stream) in std::mem::take(&mut self.keys) {
@@ -66,6 +66,6 @@ impl ExportScope {
 
 impl Drop for ExportScope {
     fn drop(&mut self) {
-        self.ended(false);
+        self.release(false);
     }
 }

@@ -1,4 +1,4 @@
-//! Exportable things: functions, objects and streams that a node may give to another.
+//! Exportable values: functions, objects and streams that a node may give to another.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     /// Error of an object that cannot be exported, for the call to return.
     pub problem: Option<Error>,
     /// The nodes that have exported it.
-    pub given_by: Mutex<Vec<Weak<Objects>>>,
+    pub exporters: Mutex<Vec<Weak<Objects>>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub(crate) struct KeyedReference {
 /// Inbound reference of a value, resolved.
 pub(crate) enum Target {
     /// Another node owns it.
-    Held(Arc<ImportHandle>),
+    Import(Arc<ImportHandle>),
     /// It comes back.
     Own(Exportable),
 }
@@ -88,8 +88,8 @@ impl Kind {
 impl Shared {
     /// Registers a node that exports this object: the node is notified when the object is disposed
     /// of.
-    pub fn given_by(&self, objects: &Arc<Objects>) {
-        let mut nodes = self.given_by.lock();
+    pub fn add_exporter(&self, objects: &Arc<Objects>) {
+        let mut nodes = self.exporters.lock();
         if !nodes.iter().any(|known| known.as_ptr() == Arc::as_ptr(objects)) {
             nodes.push(Arc::downgrade(objects));
         }

@@ -137,13 +137,13 @@ fn shared(kind: Kind, declared: Service, title: &str) -> Shared {
         (!declared.events.is_empty()).then(|| Error::invalid(text))
     });
     let least = declared.info.visibility;
-    let seen = declared.methods.into_iter().filter(|(info, _)| info.visibility.min(least) > Visibility::Node);
-    let methods: Vec<_> = seen.map(|(info, handling)| method::method(&name, info, handling)).collect();
+    let visible = declared.methods.into_iter().filter(|(info, _)| info.visibility.min(least) > Visibility::Node);
+    let methods: Vec<_> = visible.map(|(info, handling)| method::method(&name, info, handling)).collect();
     let problem = problem.or_else(|| {
         let text = format!("{title}: none of its methods may be called from other nodes: its visibility is 'node'");
         methods.is_empty().then(|| Error::invalid(text))
     });
-    Shared { kind, title: title.to_owned(), methods, lease: LEASE, problem, given_by: Default::default() }
+    Shared { kind, title: title.to_owned(), methods, lease: LEASE, problem, exporters: Default::default() }
 }
 
 impl Shared {
@@ -155,18 +155,18 @@ impl Shared {
             methods: self.methods.clone(),
             lease,
             problem: self.problem.clone().or(checked.err()),
-            given_by: Default::default(),
+            exporters: Default::default(),
         })
     }
 
     fn dispose(self: &Arc<Self>) {
-        let nodes = std::mem::take(&mut *self.given_by.lock());
-        let thing = Exportable::Object(Arc::clone(self));
-        nodes.iter().filter_map(std::sync::Weak::upgrade).for_each(|objects| objects.dispose(&thing));
+        let nodes = std::mem::take(&mut *self.exporters.lock());
+        let export = Exportable::Object(Arc::clone(self));
+        nodes.iter().filter_map(std::sync::Weak::upgrade).for_each(|objects| objects.dispose(&export));
     }
 }
 
-macro_rules! travels {
+macro_rules! exportables {
     ($($type:ident: $kind:pat, $expected:literal, $wrong:literal;)*) => {
         $(impl $type {
             /// Lease without calls: 10 minutes by default. Set the lease before passing the value:
@@ -209,7 +209,7 @@ macro_rules! travels {
     };
 }
 
-travels! {
+exportables! {
     Function: Kind::Function, "a function that comes back",
         "this node does not own it, or it is no function: read what others own as `RemoteFunction`";
     Object: Kind::Object, "an object that comes back",

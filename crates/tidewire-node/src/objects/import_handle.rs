@@ -55,7 +55,7 @@ pub(crate) struct RemoteMethod {
 
 impl WireReference {
     /// The import handle of a decoded reference. `own` is the number of this node's link.
-    pub fn held(self, objects: Weak<Objects>, own: u32) -> Result<ImportHandle, Error> {
+    pub fn into_handle(self, objects: Weak<Objects>, own: u32) -> Result<ImportHandle, Error> {
         let is_key = self.key.len() == 32 && self.key.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
         let kind = Kind::of(&self.kind).filter(|_| is_key).ok_or_else(malformed)?;
         let offers = |(name, is_stream, seconds): (String, bool, Option<f64>)| {
@@ -109,14 +109,14 @@ impl ImportHandle {
     /// The node that it came to, as long as it can be called.
     pub fn check(&self) -> Result<Arc<Objects>, Error> {
         if self.is_disposed.load(Ordering::Acquire) {
-            return Err(self.gone("it was disposed of here"));
+            return Err(self.gone_error("it was disposed of here"));
         }
         let objects =
             self.objects.upgrade().filter(|objects| objects.number() == Some(self.own) && objects.holds(self));
-        objects.ok_or_else(|| self.gone("its owner has left, or the link that it came over was lost"))
+        objects.ok_or_else(|| self.gone_error("its owner has left, or the link that it came over was lost"))
     }
 
-    pub fn gone(&self, why: &str) -> Error {
+    pub fn gone_error(&self, why: &str) -> Error {
         let text = format!("{} of {:?}: {why}: ask its owner for it again", self.title, self.owner);
         Error::new(ErrorCode::RemoteGone, text)
     }

@@ -41,7 +41,7 @@ pub(crate) const CALL: &str = "call";
 /// The method of a stream.
 pub(crate) const TAKE: &str = "take";
 /// Timeout of claims and releases at an owner.
-const TELL_MS: u32 = 30_000;
+const UPDATE_TIMEOUT_MS: u32 = 30_000;
 /// The last of the lanes.
 const LOW: u8 = 3;
 const OBJECTS_MAX: usize = limits::REMOTE_OBJECTS.max as usize;
@@ -63,11 +63,11 @@ pub(crate) type ReferenceFields = Vec<(&'static str, Value)>;
 struct State {
     /// The number of the link that all below belongs to.
     number: Option<u32>,
-    /// By the addresses of things.
-    given: Exports<usize, Exportable>,
-    held: Imports<Weak<ImportHandle>>,
+    /// By the addresses of the exported objects.
+    exports: Exports<usize, Exportable>,
+    imports: Imports<Weak<ImportHandle>>,
     subscription: Option<Subscription>,
-    /// When leases are looked at next.
+    /// The next sweep of expired leases.
     watch: Option<(Instant, Watch)>,
 }
 
@@ -112,83 +112,83 @@ impl Objects {
         }
     }
 
-    /// Lets all go.
+    /// Releases all exports and imports.
     pub fn close(&self) {
         self.change(std::mem::take);
     }
 
     /// Changes exports and imports. Removed ones are dropped after the lock.
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) {
-        let lost = change(&mut self.state.lock());
-        drop(lost);
+        let removed = change(&mut self.state.lock());
+        drop(removed);
         self.wakers.wake();
     }
 
     /// Numbers of exports and imports.
     pub fn counts(&self) -> (usize, usize) {
-        let (over, counts) = {
+        let (expired, counts) = {
             let mut state = self.state.lock();
-            let (over, _) = state.given.expire(self.now_us());
-            (over, (state.given.len(), state.held.len()))
+            let (expired, _) = state.exports.expire(self.now_us());
+            (expired, (state.exports.len(), state.imports.len()))
         };
-        drop(over);
+        drop(expired);
         counts
     }
 
-    // References that leave
+    // Outbound references
 
     /// Encodes a reference, with a key of its own.
     pub fn offered(&self, offer: OutboundReference) -> Result<(KeyedReference, ReferenceFields), Error> {
         let text = |text: &str| Value::from(text);
-        let thing = match &offer {
-            OutboundReference::Back(holding) => {
-                holding.check()?;
-                let (key, stands) = (holding.key.clone(), vec![("kind", text("back")), ("key", text(&holding.key))]);
-                return Ok((KeyedReference { key, what: Arc::new(offer) }, stands));
+        let export = match &offer {
+            OutboundReference::Back(handle) => {
+                handle.check()?;
+                let (key, fields) = (handle.key.clone(), vec![("kind", text("back")), ("key", text(&handle.key))]);
+                return Ok((KeyedReference { key, what: Arc::new(offer) }, fields));
             }
-            OutboundReference::Own(thing) => thing,
+            OutboundReference::Own(export) => export,
         };
         let lost = || Error::new(ErrorCode::LinkLost, "its link is lost: nothing can be given before it is back");
         let core = self.core.upgrade().ok_or_else(lost)?;
         let number = self.number().ok_or_else(lost)?;
-        let (key, kind) = (names::random_hex(16), thing.kind());
-        let mut stands = vec![
+        let (key, kind) = (names::random_hex(16), export.kind());
+        let mut fields = vec![
             ("node", Value::from(number)),
             ("name", text(&core.name)),
             ("key", text(&key)),
             ("kind", text(kind.as_str())),
-            ("title", text(thing.title())),
+            ("title", text(export.title())),
         ];
-        if let Exportable::Object(shared) = thing {
+        if let Exportable::Object(shared) = export {
             shared.problem.clone().map_or(Ok(()), Err)?;
             let methods = shared.methods.iter().map(|method| method.offered());
-            stands.push(("methods", Value::List(methods.collect())));
+            fields.push(("methods", Value::List(methods.collect())));
         }
-        Ok((KeyedReference { key, what: Arc::new(offer) }, stands))
+        Ok((KeyedReference { key, what: Arc::new(offer) }, fields))
     }
 
     /// Exports the references in a value to the receiving node.
     pub fn give(self: &Arc<Self>, peer: &str, blob: &mut Blob) -> Result<ExportScope, Error> {
-        let mut giving = ExportScope::new(self);
+        let mut exports = ExportScope::new(self);
         for KeyedReference { key, what } in std::mem::take(&mut blob.offered) {
             match &*what {
-                OutboundReference::Back(holding) if holding.owner == peer => giving.add_back(Arc::clone(&what)),
-                OutboundReference::Back(holding) => {
+                OutboundReference::Back(handle) if handle.owner == peer => exports.add_back(Arc::clone(&what)),
+                OutboundReference::Back(handle) => {
                     let text = format!(
-                        "{holding:?} belongs to another node and can't be given to {peer:?}: give a function that calls it"
+                        "{handle:?} belongs to another node and can't be given to {peer:?}: give a function that calls it"
                     );
                     return Err(Error::invalid(text));
                 }
-                OutboundReference::Own(thing) => {
-                    let known = self.given(peer, thing, &key)?;
+                OutboundReference::Own(export) => {
+                    let known = self.export(peer, export, &key)?;
                     if *known != *key {
                         blob.rename(&key, &known);
                     }
-                    giving.add(known, thing);
+                    exports.add(known, export);
                 }
             }
         }
-        Ok(giving)
+        Ok(exports)
     }
 
     /// As `give`, in a reply: streams are refused, as the call of their reader has ended then.
@@ -202,137 +202,137 @@ impl Objects {
         self.give(peer, blob)
     }
 
-    fn given(self: &Arc<Self>, peer: &str, thing: &Exportable, key: &str) -> Result<Arc<str>, Error> {
-        if let Exportable::Object(shared) = thing {
-            shared.given_by(self);
+    fn export(self: &Arc<Self>, peer: &str, export: &Exportable, key: &str) -> Result<Arc<str>, Error> {
+        if let Exportable::Object(shared) = export {
+            shared.add_exporter(self);
         }
-        let (now_us, identity) = (self.now_us(), thing.address());
-        let (known, over) = {
-            let given = &mut self.state.lock().given;
-            let (known, over) = match given.again(peer, &identity, now_us) {
+        let (now_us, identity) = (self.now_us(), export.address());
+        let (known, expired) = {
+            let exports = &mut self.state.lock().exports;
+            let (known, expired) = match exports.again(peer, &identity, now_us) {
                 Some(known) => (known, Ok(Vec::new())),
                 None => {
                     // A retried call exports it to another node, too, under another key.
-                    let key: Arc<str> = if given.contains(key) { names::random_hex(16).into() } else { key.into() };
-                    let lease_us = u64::try_from(thing.lease().as_micros()).unwrap_or(u64::MAX);
-                    let over = given.add(peer, identity, &key, lease_us, thing.clone(), now_us);
-                    (key, over)
+                    let key: Arc<str> = if exports.contains(key) { names::random_hex(16).into() } else { key.into() };
+                    let lease_us = u64::try_from(export.lease().as_micros()).unwrap_or(u64::MAX);
+                    let expired = exports.add(peer, identity, &key, lease_us, export.clone(), now_us);
+                    (key, expired)
                 }
             };
-            given.begins(&known);
-            (known, over)
+            exports.begins(&known);
+            (known, expired)
         };
         self.wakers.wake();
-        let over = over.map_err(|full| Error::new(ErrorCode::LimitExceeded, full.to_string()))?;
-        drop(over);
+        let expired = expired.map_err(|full| Error::new(ErrorCode::LimitExceeded, full.to_string()))?;
+        drop(expired);
         Ok(known)
     }
 
     /// A call with an object, or of it, has ended.
     pub fn idle(self: &Arc<Self>, key: &str) {
         let now_us = self.now_us();
-        let (until_us, gone) = self.state.lock().given.ends(key, now_us);
-        if gone.is_some() {
-            drop(gone);
+        let (until_us, removed) = self.state.lock().exports.ends(key, now_us);
+        if removed.is_some() {
+            drop(removed);
             self.wakers.wake();
         }
         if let Some(until_us) = until_us {
-            self.look_in(until_us.saturating_sub(now_us));
+            self.sweep_in(until_us.saturating_sub(now_us));
         }
     }
 
     /// Removes an export of only one call.
     pub fn remove(&self, key: &str, even_if_claimed: bool) {
         self.change(|state| {
-            let keeps = !even_if_claimed && state.given.is_claimed(key);
-            if keeps { None } else { state.given.remove(key) }
+            let keeps = !even_if_claimed && state.exports.is_claimed(key);
+            if keeps { None } else { state.exports.remove(key) }
         });
     }
 
     /// The owner disposes of an object, for all of its holders.
-    pub fn dispose(&self, thing: &Exportable) {
-        self.change(|state| state.given.dispose(&thing.address()));
+    pub fn dispose(&self, export: &Exportable) {
+        self.change(|state| state.exports.dispose(&export.address()));
     }
 
     /// A node has left: its imports and its exports are gone.
     pub fn left(&self, number: u32) {
         self.change(|state| {
-            state.held.left(number);
-            state.given.left(number)
+            state.imports.left(number);
+            state.exports.left(number)
         });
     }
 
-    // References that come
+    // Inbound references
 
     /// Resolves a decoded reference. The same reference gives the same handle, as long as a handle
     /// is alive.
-    pub fn take(self: &Arc<Self>, stands: WireReference) -> Result<Target, Error> {
-        if stands.kind == "back" {
+    pub fn take(self: &Arc<Self>, reference: WireReference) -> Result<Target, Error> {
+        if reference.kind == "back" {
             let state = self.state.lock();
-            let found = state.given.returned(&stands.key, None).map(|thing| Target::Own(thing.clone()));
+            let found = state.exports.returned(&reference.key, None).map(|export| Target::Own(export.clone()));
             drop(state);
             let gone = || Error::new(ErrorCode::RemoteGone, "it came back to its owner, who has let it go");
             return found.ok_or_else(gone);
         }
         let lost = || Error::new(ErrorCode::LinkLost, "the link that it came over is lost");
         let own = self.number().ok_or_else(lost)?;
-        let holding = Arc::new(stands.held(Arc::downgrade(self), own)?);
+        let handle = Arc::new(reference.into_handle(Arc::downgrade(self), own)?);
         // It may be the last reference, which goes under no lock.
         let known;
         let added = {
-            let held = &mut self.state.lock().held;
-            known = held.get(&holding.key).and_then(Weak::upgrade);
-            let is_known = known.is_some() && held.again(&holding.key);
-            (!is_known).then(|| held.add(&holding.key, holding.node, holding.identity(), Arc::downgrade(&holding)))
+            let imports = &mut self.state.lock().imports;
+            known = imports.get(&handle.key).and_then(Weak::upgrade);
+            let is_known = known.is_some() && imports.again(&handle.key);
+            (!is_known).then(|| imports.add(&handle.key, handle.node, handle.identity(), Arc::downgrade(&handle)))
         };
         match (known, added) {
-            (Some(known), None) => return Ok(Target::Held(known)),
+            (Some(known), None) => return Ok(Target::Import(known)),
             (_, Some(Err(full))) => return Err(Error::new(ErrorCode::LimitExceeded, full.to_string())),
             (_, _) => {}
         }
-        self.tell_owners();
+        self.notify_owners();
         self.wakers.wake();
-        Ok(Target::Held(holding))
+        Ok(Target::Import(handle))
     }
 
     /// True if this handle is the current one of its key.
-    pub fn holds(&self, holding: &ImportHandle) -> bool {
-        self.state.lock().held.holds(&holding.key, holding.identity())
+    pub fn holds(&self, handle: &ImportHandle) -> bool {
+        self.state.lock().imports.holds(&handle.key, handle.identity())
     }
 
     /// Releases the last handle here, and notifies the owner.
-    pub fn release(&self, holding: &ImportHandle) {
-        if self.state.lock().held.release(&holding.key, holding.identity()).is_some() {
-            self.tell_owners();
+    pub fn release(&self, handle: &ImportHandle) {
+        if self.state.lock().imports.release(&handle.key, handle.identity()).is_some() {
+            self.notify_owners();
             self.wakers.wake();
         }
     }
 
     /// Its owner is not there any more, or has released it.
-    pub fn lost(&self, holding: &ImportHandle) {
-        self.state.lock().held.lost(&holding.key, holding.identity());
+    pub fn lost(&self, handle: &ImportHandle) {
+        self.state.lock().imports.lost(&handle.key, handle.identity());
     }
 
-    fn tell_owners(&self) {
-        let wakers = self.state.lock().held.updates();
-        for (node, ImportUpdates { claims, releases }) in wakers {
+    fn notify_owners(&self) {
+        let updates = self.state.lock().imports.updates();
+        for (node, ImportUpdates { claims, releases }) in updates {
             if !claims.is_empty() {
-                self.tell(node, "claim", Flags::NORMAL, &claims.iter().map(|key| &**key).collect::<Vec<&str>>());
+                self.send_update(node, "claim", Flags::NORMAL, &claims.iter().map(|key| &**key).collect::<Vec<&str>>());
             }
             if !releases.is_empty() {
                 let released = releases.iter().flat_map(|(key, count)| [Value::from(&**key), Value::from(*count)]);
                 // Low priority: the release follows all references on their way back.
-                self.tell(node, "release", Flags::NORMAL.in_lane(LOW), &released.collect::<Vec<_>>());
+                self.send_update(node, "release", Flags::NORMAL.in_lane(LOW), &released.collect::<Vec<_>>());
             }
         }
     }
 
     /// Sends an update to an owner. The lease ends an export whose owner cannot be reached.
-    fn tell(&self, node: u32, what: &str, lane: Flags, value: &impl serde::Serialize) {
+    fn send_update(&self, node: u32, what: &str, lane: Flags, value: &impl serde::Serialize) {
         let Some(core) = self.core.upgrade() else { return };
         let Ok(mut blob) = values::write(what, value) else { return };
         let subject = format!("$node.{node}.{what}");
-        let head = CallHead { deadline_ms: TELL_MS, subject: &subject, ..CallHead::default() };
+        let head = CallHead { deadline_ms: UPDATE_TIMEOUT_MS, subject: &subject, ..CallHead::default() };
         let sent: Result<CallKey, _> = core.link.call(&head, lane, blob.sending(), Arc::new(IgnoreReply));
         drop(sent);
         core.link.flush();
@@ -340,7 +340,7 @@ impl Objects {
 
     // Leases
 
-    fn look_in(self: &Arc<Self>, wait_us: u64) {
+    fn sweep_in(self: &Arc<Self>, wait_us: u64) {
         let Some(core) = self.core.upgrade() else { return };
         let at = clock::now() + Duration::from_micros(wait_us);
         let before = {
@@ -348,24 +348,24 @@ impl Objects {
             if state.watch.as_ref().is_some_and(|(known, _)| *known <= at) {
                 return;
             }
-            let look = Arc::new(ExportSweep(Arc::downgrade(self))) as Arc<dyn Fire>;
-            state.watch.replace((at, core.runner.watch(at, look)))
+            let sweep = Arc::new(ExportSweep(Arc::downgrade(self))) as Arc<dyn Fire>;
+            state.watch.replace((at, core.runner.watch(at, sweep)))
         };
         drop(before);
     }
 
-    fn look(self: &Arc<Self>) {
+    fn sweep(self: &Arc<Self>) {
         let now_us = self.now_us();
-        let (over, next_us, watch) = {
+        let (expired, next_us, watch) = {
             let mut state = self.state.lock();
             let watch = state.watch.take();
-            let (over, next_us) = state.given.expire(now_us);
-            (over, next_us, watch)
+            let (expired, next_us) = state.exports.expire(now_us);
+            (expired, next_us, watch)
         };
-        drop((over, watch));
+        drop((expired, watch));
         self.wakers.wake();
         if let Some(next_us) = next_us {
-            self.look_in(next_us.saturating_sub(now_us));
+            self.sweep_in(next_us.saturating_sub(now_us));
         }
     }
 }
@@ -374,8 +374,8 @@ impl Default for State {
     fn default() -> Self {
         Self {
             number: None,
-            given: Exports::new(OBJECTS_MAX, CLAIM_US),
-            held: Imports::new(OBJECTS_MAX),
+            exports: Exports::new(OBJECTS_MAX, CLAIM_US),
+            imports: Imports::new(OBJECTS_MAX),
             subscription: None,
             watch: None,
         }
@@ -387,7 +387,7 @@ struct ExportSweep(Weak<Objects>);
 impl Fire for ExportSweep {
     fn fire(self: Arc<Self>) {
         if let Some(objects) = self.0.upgrade() {
-            objects.look();
+            objects.sweep();
         }
     }
 }

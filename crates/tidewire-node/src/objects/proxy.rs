@@ -30,19 +30,19 @@ use crate::values::references::{self, within};
 ///
 /// There is an example at [`Function`](crate::Function).
 #[derive(Clone, derive_more::Debug)]
-#[debug("RemoteFunction({:?})", self.0.holding)]
+#[debug("RemoteFunction({:?})", self.0.handle)]
 pub struct RemoteFunction(SharedImport);
 
 /// An object of another node, received in arguments or in a result: its methods are called like
 /// those of a service. The rules of [`RemoteFunction`] apply. There is an example at
 /// [`Object`](crate::Object).
 #[derive(Clone, derive_more::Debug)]
-#[debug("RemoteObject({:?})", self.0.holding)]
+#[debug("RemoteObject({:?})", self.0.handle)]
 pub struct RemoteObject(SharedImport);
 
 #[derive(Clone)]
 struct SharedImport {
-    holding: Arc<ImportHandle>,
+    handle: Arc<ImportHandle>,
     options: CallOptions,
 }
 
@@ -53,16 +53,16 @@ impl SharedImport {
         arguments: &(impl Serialize + ?Sized),
         is_stream: bool,
     ) -> Result<PreparedCall, Error> {
-        let holding = &self.holding;
-        let core = holding.check()?.core().ok_or_else(|| holding.gone("its node has ended"))?;
-        let timeout = holding.method(method)?.timeout.or((!is_stream).then_some(DEFAULT_TIMEOUT));
-        let title = match holding.kind {
-            Kind::Function => holding.title.clone(),
-            _ => format!("{}.{method}", holding.title),
+        let handle = &self.handle;
+        let core = handle.check()?.core().ok_or_else(|| handle.gone_error("its node has ended"))?;
+        let timeout = handle.method(method)?.timeout.or((!is_stream).then_some(DEFAULT_TIMEOUT));
+        let title = match handle.kind {
+            Kind::Function => handle.title.clone(),
+            _ => format!("{}.{method}", handle.title),
         };
         let blob = within(Some(&core.objects), || Writer::arguments(arguments));
         let blob = blob.map_err(|wrong| Error::of_value(&title, wrong))?;
-        let aim = CallTarget::Object(Arc::clone(holding), method.to_owned());
+        let aim = CallTarget::Object(Arc::clone(handle), method.to_owned());
         let (options, record) = (&self.options, CallRecord::of_subject(&core, &title, &self.options.headers));
         PreparedCall::new(&core, aim, title, blob, options, options.deadline(timeout), record)
     }
@@ -96,11 +96,11 @@ impl RemoteObject {
 
     /// The names of its methods.
     pub fn methods(&self) -> impl Iterator<Item = &str> {
-        self.0.holding.methods.iter().map(|method| method.name.as_str())
+        self.0.handle.methods.iter().map(|method| method.name.as_str())
     }
 }
 
-macro_rules! held {
+macro_rules! proxies {
     ($($type:ident: $kind:pat, $expected:literal, $wrong:literal;)*) => {
         $(impl $type {
             /// Timeout of a call: 30 s by default. A stream has no timeout by default.
@@ -124,30 +124,30 @@ macro_rules! held {
 
             /// The name that its owner has given.
             pub fn title(&self) -> &str {
-                &self.0.holding.title
+                &self.0.handle.title
             }
 
             /// The name of the node that owns it.
             pub fn owner(&self) -> &str {
-                &self.0.holding.owner
+                &self.0.handle.owner
             }
 
             /// True once this node knows that calls will fail.
             pub fn is_gone(&self) -> bool {
-                self.0.holding.check().is_err()
+                self.0.handle.check().is_err()
             }
 
             /// Lets it go before the last clone is dropped: all of them lose it.
             pub fn dispose(&self) {
-                self.0.holding.release();
+                self.0.handle.release();
             }
         }
 
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 references::deserialize($expected, deserializer, |target| match target {
-                    Target::Held(holding) if matches!(holding.kind, $kind) => {
-                        Ok(Self(SharedImport { holding, options: CallOptions::default() }))
+                    Target::Import(handle) if matches!(handle.kind, $kind) => {
+                        Ok(Self(SharedImport { handle, options: CallOptions::default() }))
                     }
                     _ => Err($wrong),
                 })
@@ -157,14 +157,14 @@ macro_rules! held {
         /// It can be returned to its owner only.
         impl Serialize for $type {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                references::serialize(OutboundReference::Back(Arc::clone(&self.0.holding)), serializer)
+                references::serialize(OutboundReference::Back(Arc::clone(&self.0.handle)), serializer)
             }
         }
 
         /// Equal if both are handles of the same import.
         impl PartialEq for $type {
             fn eq(&self, other: &Self) -> bool {
-                Arc::ptr_eq(&self.0.holding, &other.0.holding)
+                Arc::ptr_eq(&self.0.handle, &other.0.handle)
             }
         }
 
@@ -172,7 +172,7 @@ macro_rules! held {
     };
 }
 
-held! {
+proxies! {
     RemoteFunction: Kind::Function, "a function of another node",
         "an object or a stream was given, or an own function that comes back, and a function of another node is wanted";
     RemoteObject: Kind::Object, "an object of another node",

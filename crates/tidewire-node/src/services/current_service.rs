@@ -14,12 +14,12 @@ use crate::services::instance::ServiceInstance;
 use crate::span::Span;
 
 thread_local! {
-    /// The address of a host, which is only compared.
+    /// The address of an instance, which is only compared.
     static HERE: Cell<*const ServiceInstance> = const { Cell::new(std::ptr::null()) };
 }
 
-/// Runs a part of a handler of this host.
-pub(crate) fn handling<T>(host: &ServiceInstance, act: impl FnOnce() -> T) -> T {
+/// Runs a part of a handler of this instance.
+pub(crate) fn handling<T>(instance: &ServiceInstance, act: impl FnOnce() -> T) -> T {
     struct CurrentServiceGuard(*const ServiceInstance);
 
     impl Drop for CurrentServiceGuard {
@@ -28,17 +28,17 @@ pub(crate) fn handling<T>(host: &ServiceInstance, act: impl FnOnce() -> T) -> T 
         }
     }
 
-    let _outer = CurrentServiceGuard(HERE.replace(host));
+    let _outer = CurrentServiceGuard(HERE.replace(instance));
     act()
 }
 
-/// Begins a handler of this host, and runs it within a span. None: it was to end before.
+/// Begins a handler of this instance, and runs it within a span. None: it was to end before.
 pub(crate) async fn run<T>(
-    (host, span): (&ServiceInstance, &Span),
+    (instance, span): (&ServiceInstance, &Span),
     begin: impl FnOnce() -> Result<Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>, Failure>,
     mut poll_ended: impl FnMut(&Context<'_>) -> Poll<()>,
 ) -> Option<Result<T, Failure>> {
-    let mut handled = match span.run(|| handling(host, || Failure::caught(begin))) {
+    let mut handled = match span.run(|| handling(instance, || Failure::caught(begin))) {
         Ok(handled) => handled,
         Err(failure) => return Some(Err(failure)),
     };
@@ -46,19 +46,20 @@ pub(crate) async fn run<T>(
         if poll_ended(context).is_ready() {
             return Poll::Ready(None);
         }
-        span.run(|| handling(host, || Failure::polled(|| handled.as_mut().poll(context)))).map(Some)
+        span.run(|| handling(instance, || Failure::polled(|| handled.as_mut().poll(context)))).map(Some)
     })
     .await
 }
 
-/// Refuses a handler of this host that would wait for the end of the host.
+/// Refuses a handler of this instance that would wait for the end of the instance.
 ///
 /// # Errors
 /// If this thread is in such a handler.
-pub(crate) fn refuse_own(host: &ServiceInstance, what: &str) -> Result<(), Error> {
-    if !std::ptr::eq(host, HERE.get()) {
+pub(crate) fn refuse_own(instance: &ServiceInstance, what: &str) -> Result<(), Error> {
+    if !std::ptr::eq(instance, HERE.get()) {
         return Ok(());
     }
-    let text = format!("a handler of {} would wait for itself: {what} in a task or thread of its own", host.service);
+    let text =
+        format!("a handler of {} would wait for itself: {what} in a task or thread of its own", instance.service);
     Err(Error::new(ErrorCode::AskCycle, text))
 }

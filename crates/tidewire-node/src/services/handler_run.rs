@@ -29,29 +29,29 @@ const LATE: Duration = Duration::from_millis(100);
 /// Works at a call. The next one is let in when it is over, or dropped.
 pub(crate) async fn run(mut inside: AdmissionPermit, job: AdmittedCall) {
     inside.has_begun = true;
-    let host = &*inside.host;
+    let instance = &*inside.instance;
     if !inside.is_inline {
-        host.runner.beat();
+        instance.runner.beat();
     }
-    Counts::add(&host.counts.calls);
+    Counts::add(&instance.counts.calls);
     let AdmittedCall { call, exchange, method, busy: _busy } = job;
     // A call that has waited may be over.
     if let Some(ended) = exchange.ended() {
-        return give_up(host, call, &exchange, ended).await;
+        return give_up(instance, call, &exchange, ended).await;
     }
     let context = context(&method, &call, &exchange);
-    let span = Span::server(&host.runner, &context, &method.title, &host.instance);
-    let current = CallRun { host, method: &method, span, begun: host.begun() };
-    let (objects, input) = (host.objects.upgrade(), call.message.payload());
+    let span = Span::server(&instance.runner, &context, &method.title, &instance.id);
+    let current = CallRun { instance, method: &method, span, begun: instance.begun() };
+    let (objects, input) = (instance.objects.upgrade(), call.message.payload());
     // This node takes the references in the arguments.
     let objects = objects.as_ref();
     let span = &current.span;
     match &method.handling {
-        MethodHandler::Once(answers) => match span.run(|| begin(host, objects, || answers(context, input))) {
+        MethodHandler::Once(answers) => match span.run(|| begin(instance, objects, || answers(context, input))) {
             Ok(answering) => answer(&current, objects, call, exchange, answering).await,
             Err(failure) => current.fail(call, &failure),
         },
-        MethodHandler::Stream(streams) => match span.run(|| begin(host, objects, || streams(context, input))) {
+        MethodHandler::Stream(streams) => match span.run(|| begin(instance, objects, || streams(context, input))) {
             Ok(items) => stream(&current, objects, call, exchange, items).await,
             Err(failure) => current.fail(call, &failure),
         },
@@ -60,7 +60,7 @@ pub(crate) async fn run(mut inside: AdmissionPermit, job: AdmittedCall) {
 
 /// A call that is handled, with its span and the time at which its handler began.
 struct CallRun<'a> {
-    host: &'a ServiceInstance,
+    instance: &'a ServiceInstance,
     method: &'a Method,
     span: Span,
     begun: Option<Instant>,
@@ -68,7 +68,7 @@ struct CallRun<'a> {
 
 impl CallRun<'_> {
     fn reply(&self, call: Call, blob: &mut Blob) {
-        self.host.took(self.method, self.begun, "");
+        self.instance.took(self.method, self.begun, "");
         let flusher = call.flusher();
         // The link reports a reply that cannot be sent to the caller.
         let _ = call.reply(blob.sending());
@@ -76,15 +76,15 @@ impl CallRun<'_> {
     }
 
     fn over(&self, call: Call) {
-        Counts::add(&self.host.counts.streams);
-        self.host.took(self.method, self.begun, "");
+        Counts::add(&self.instance.counts.streams);
+        self.instance.took(self.method, self.begun, "");
         over(call);
     }
 
     fn fail(&self, call: Call, failure: &Failure) {
         self.span.failed(failure.kind(), failure.message());
-        Counts::add(&self.host.counts.errors);
-        self.host.took(self.method, self.begun, failure.kind());
+        Counts::add(&self.instance.counts.errors);
+        self.instance.took(self.method, self.begun, failure.kind());
         let (code, mut blob) = failure.payload();
         let flusher = call.flusher();
         call.fail(code, blob.sending());
@@ -97,11 +97,11 @@ impl CallRun<'_> {
             Ended::Late => ErrorCode::AskTimeout,
             Ended::Stopping => ErrorCode::NodeStopped,
         };
-        self.host.took(self.method, self.begun, code.name());
+        self.instance.took(self.method, self.begun, code.name());
         if ended != Ended::Unread {
             self.span.failed(code.name(), "nobody waits for its result");
         }
-        give_up(self.host, call, exchange, ended).await;
+        give_up(self.instance, call, exchange, ended).await;
     }
 }
 
@@ -114,14 +114,14 @@ async fn answer(
     exchange: Arc<InboundCallState>,
     mut answering: ReplyFuture,
 ) {
-    let host = current.host;
-    let mut deadline = Deadline::new(host, &call, &exchange);
+    let instance = current.instance;
+    let mut deadline = Deadline::new(instance, &call, &exchange);
     let outcome = poll_fn(|task| {
         if let Poll::Ready(ended) = exchange.poll_ended(task) {
             return Poll::Ready(Err(ended));
         }
         let poll = || Failure::polled(|| answering.as_mut().poll(task));
-        let polled = current.span.run(|| within(objects, || handling(host, poll)));
+        let polled = current.span.run(|| within(objects, || handling(instance, poll)));
         if polled.is_pending() {
             deadline.watch();
         }
@@ -146,12 +146,12 @@ async fn stream(
     exchange: Arc<InboundCallState>,
     mut items: ReplyStream,
 ) {
-    let (host, span) = (current.host, &current.span);
-    let (mut deadline, flusher) = (Deadline::new(host, &call, &exchange), call.flusher());
+    let (instance, span) = (current.instance, &current.span);
+    let (mut deadline, flusher) = (Deadline::new(instance, &call, &exchange), call.flusher());
     deadline.watch();
     loop {
         let next =
-            poll_fn(|task| span.run(|| within(objects, || handling(host, || next(&exchange, &mut items, task)))));
+            poll_fn(|task| span.run(|| within(objects, || handling(instance, || next(&exchange, &mut items, task)))));
         let next = next.await;
         match next {
             Ok(Some(Ok(mut blob))) => {
@@ -212,11 +212,11 @@ fn poll_capacity(
 }
 
 fn begin<T>(
-    host: &ServiceInstance,
+    instance: &ServiceInstance,
     objects: Here<'_>,
     begin: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    within(objects, || handling(host, || Failure::caught(begin)))
+    within(objects, || handling(instance, || Failure::caught(begin)))
 }
 
 /// Exports the references in a reply. The scope lives until the reply is sent.
@@ -257,21 +257,21 @@ fn unsent(refused: &Refused) -> Failure {
     Failure::refusal(code, format!("an item can't be sent: {refused}"))
 }
 
-async fn give_up(host: &ServiceInstance, call: Call, exchange: &Arc<InboundCallState>, ended: Ended) {
-    Counts::add(&host.counts.cancelled);
+async fn give_up(instance: &ServiceInstance, call: Call, exchange: &Arc<InboundCallState>, ended: Ended) {
+    Counts::add(&instance.counts.cancelled);
     match ended {
         Ended::Gone => refuse(call, ErrorCode::CallCancelled, "the caller has gone"),
         Ended::Unread => over(call),
-        Ended::Late => late(host, call, exchange).await,
+        Ended::Late => late(instance, call, exchange).await,
         Ended::Stopping => refuse(call, ErrorCode::NodeStopped, STOPPED),
     }
 }
 
 /// The caller's own clock reaches the deadline at about the same time. The caller knows best how
 /// the call went, and cancels it: only a caller that does not cancel gets this error.
-async fn late(host: &ServiceInstance, call: Call, exchange: &Arc<InboundCallState>) {
+async fn late(instance: &ServiceInstance, call: Call, exchange: &Arc<InboundCallState>) {
     let until = clock::now() + LATE;
-    let _watch = host.runner.watch(until, Arc::clone(exchange) as Arc<dyn Fire>);
+    let _watch = instance.runner.watch(until, Arc::clone(exchange) as Arc<dyn Fire>);
     if !poll_fn(|task| exchange.poll_gone(until, task)).await {
         refuse(call, ErrorCode::AskTimeout, "its deadline passed while the handler was at work");
     }
@@ -280,20 +280,20 @@ async fn late(host: &ServiceInstance, call: Call, exchange: &Arc<InboundCallStat
 /// Ends a handler at the deadline of its call. It is watched only once the handler waits for
 /// something.
 struct Deadline<'a> {
-    host: &'a ServiceInstance,
+    instance: &'a ServiceInstance,
     at: Option<Instant>,
     exchange: &'a Arc<InboundCallState>,
     watch: Option<Watch>,
 }
 
 impl<'a> Deadline<'a> {
-    fn new(host: &'a ServiceInstance, call: &Call, exchange: &'a Arc<InboundCallState>) -> Self {
-        Self { host, at: call.deadline, exchange, watch: None }
+    fn new(instance: &'a ServiceInstance, call: &Call, exchange: &'a Arc<InboundCallState>) -> Self {
+        Self { instance, at: call.deadline, exchange, watch: None }
     }
 
     fn watch(&mut self) {
         if let (Some(at), None) = (self.at, &self.watch) {
-            self.watch = Some(self.host.runner.watch(at, Arc::clone(self.exchange) as Arc<dyn Fire>));
+            self.watch = Some(self.instance.runner.watch(at, Arc::clone(self.exchange) as Arc<dyn Fire>));
         }
     }
 }

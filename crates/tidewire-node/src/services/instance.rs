@@ -35,7 +35,7 @@ use crate::streams::ServedDurable;
 /// An instance that is served here.
 pub(crate) struct ServiceInstance {
     pub service: Arc<str>,
-    pub instance: String,
+    pub id: String,
     pub runner: Arc<Runner>,
     /// Exported and imported objects, which handlers receive and return.
     pub objects: Weak<Objects>,
@@ -44,7 +44,7 @@ pub(crate) struct ServiceInstance {
     /// Calls begin in the order of their arrival, where they arrive.
     is_inline: bool,
     /// The lock protects who is in and who waits; nothing is called under it.
-    doors: Mutex<AdmissionState>,
+    admission: Mutex<AdmissionState>,
     waiting_max: usize,
     listeners: OnceLock<Vec<Arc<Listener>>>,
     durables: OnceLock<Vec<Arc<ServedDurable>>>,
@@ -117,7 +117,7 @@ pub(crate) struct AdmittedCall {
 
 /// Held by a handler; dropping it lets the next call in.
 pub(crate) struct AdmissionPermit {
-    pub host: Arc<ServiceInstance>,
+    pub instance: Arc<ServiceInstance>,
     /// True once its task has run.
     pub has_begun: bool,
     /// Its task begins on the thread of the links.
@@ -126,7 +126,7 @@ pub(crate) struct AdmissionPermit {
 }
 
 impl ServiceInstance {
-    pub fn new(service: Service, instance: String, node: &str, runner: Arc<Runner>, objects: Weak<Objects>) -> Self {
+    pub fn new(service: Service, id: String, node: &str, runner: Arc<Runner>, objects: Weak<Objects>) -> Self {
         let title: Arc<str> = service.info.name.as_str().into();
         let methods =
             service.methods.into_iter().map(|(info, handling)| (info.name.clone(), method(&title, info, handling)));
@@ -134,7 +134,7 @@ impl ServiceInstance {
         let node = node.to_owned();
         let is_measured = runner.durations.is_some() && !names::is_internal(&title);
         let times_us = is_measured.then(Mutex::default);
-        Self { instance, node, methods, is_inline, times_us, ..Self::of(title, service.limits, runner, objects) }
+        Self { id, node, methods, is_inline, times_us, ..Self::of(title, service.limits, runner, objects) }
     }
 
     /// The instance that runs calls of exported objects.
@@ -143,7 +143,7 @@ impl ServiceInstance {
     }
 
     fn of(service: Arc<str>, limits: ConcurrencyLimits, runner: Arc<Runner>, objects: Weak<Objects>) -> Self {
-        let doors = AdmissionState {
+        let admission = AdmissionState {
             calls: Admission::new(limits.calls, limits.waiting),
             streams: Admission::new(limits.streams, limits.waiting),
             running: HashMap::new(),
@@ -152,13 +152,13 @@ impl ServiceInstance {
         };
         Self {
             service,
-            instance: String::new(),
+            id: String::new(),
             runner,
             objects,
             node: String::new(),
             methods: HashMap::new(),
             is_inline: false,
-            doors: Mutex::new(doors),
+            admission: Mutex::new(admission),
             waiting_max: limits.waiting,
             listeners: OnceLock::new(),
             durables: OnceLock::new(),
@@ -197,8 +197,8 @@ impl ServiceInstance {
 
     /// Running calls and streams, and waiting calls.
     pub fn open(&self) -> (usize, usize) {
-        let doors = self.doors.lock();
-        (doors.running.len(), doors.calls.waiting() + doors.streams.waiting())
+        let admission = self.admission.lock();
+        (admission.running.len(), admission.calls.waiting() + admission.streams.waiting())
     }
 
     /// Statistics of its calls.
@@ -276,8 +276,8 @@ impl ServiceInstance {
     pub fn gone(&self, exchange: &InboundCallState) {
         let is_it = |job: &AdmittedCall| std::ptr::eq(&*job.exchange, exchange);
         let job = {
-            let mut doors = self.doors.lock();
-            doors.calls.remove(is_it).or_else(|| doors.streams.remove(is_it))
+            let mut admission = self.admission.lock();
+            admission.calls.remove(is_it).or_else(|| admission.streams.remove(is_it))
         };
         if let Some(job) = job {
             refuse(job.call, ErrorCode::CallCancelled, "the caller has gone");
@@ -288,8 +288,8 @@ impl ServiceInstance {
 
     fn end(&self, which: impl Fn(&Running) -> bool) {
         let exchanges: Vec<_> = {
-            let doors = self.doors.lock();
-            doors.running.values().filter(|one| which(one)).map(|one| Arc::clone(&one.exchange)).collect()
+            let admission = self.admission.lock();
+            admission.running.values().filter(|one| which(one)).map(|one| Arc::clone(&one.exchange)).collect()
         };
         exchanges.into_iter().for_each(|exchange| exchange.end(Ended::Stopping));
     }
@@ -297,21 +297,21 @@ impl ServiceInstance {
     fn begin(self: &Arc<Self>, job: AdmittedCall, is_inline: bool) {
         let is_stream = job.method.is_stream();
         let number = {
-            let mut doors = self.doors.lock();
-            let number = doors.next;
-            doors.next += 1;
-            doors.running.insert(number, Running { exchange: Arc::clone(&job.exchange), is_stream });
+            let mut admission = self.admission.lock();
+            let number = admission.next;
+            admission.next += 1;
+            admission.running.insert(number, Running { exchange: Arc::clone(&job.exchange), is_stream });
             number
         };
-        let inside = AdmissionPermit { host: Arc::clone(self), has_begun: false, is_inline, number };
+        let inside = AdmissionPermit { instance: Arc::clone(self), has_begun: false, is_inline, number };
         let task = Box::pin(handler_run::run(inside, job));
         if is_inline { InlineTask::spawn(task) } else { self.runner.spawn(task) }
     }
 }
 
 impl StoppableInstance for ServiceInstance {
-    fn is_named(&self, service: &str, instance: &str) -> bool {
-        *self.service == *service && self.instance == instance
+    fn is_named(&self, service: &str, id: &str) -> bool {
+        *self.service == *service && self.id == id
     }
 
     fn row(&self) -> Option<Value> {
@@ -320,7 +320,7 @@ impl StoppableInstance for ServiceInstance {
         let all = self.statistics();
         Some(json!({
             "service": *self.service,
-            "instance": self.instance,
+            "instance": self.id,
             "calls": all.calls,
             "handled": all.calls.saturating_sub(all.in_flight as u64),
             "errors": all.errors,
@@ -364,10 +364,10 @@ impl StoppableInstance for ServiceInstance {
 
     fn close(&self) {
         let waiting: Vec<AdmittedCall> = {
-            let mut doors = self.doors.lock();
-            doors.is_closed = true;
-            let calls: Vec<_> = std::iter::from_fn(|| doors.calls.next_waiting()).collect();
-            calls.into_iter().chain(std::iter::from_fn(|| doors.streams.next_waiting())).collect()
+            let mut admission = self.admission.lock();
+            admission.is_closed = true;
+            let calls: Vec<_> = std::iter::from_fn(|| admission.calls.next_waiting()).collect();
+            calls.into_iter().chain(std::iter::from_fn(|| admission.streams.next_waiting())).collect()
         };
         waiting.into_iter().for_each(|job| refuse(job.call, ErrorCode::NodeStopped, STOPPED));
         self.end(|_| true);
@@ -382,7 +382,7 @@ pub(crate) struct InstanceSubscription(pub Arc<ServiceInstance>);
 impl Handler for InstanceSubscription {
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
         match self.0.method(&call) {
-            Ok(method) => let_in(&self.0, call, method, None),
+            Ok(method) => admit(&self.0, call, method, None),
             Err(text) => {
                 refuse(call, ErrorCode::NoSuchTarget, &text);
                 None
@@ -392,8 +392,8 @@ impl Handler for InstanceSubscription {
 }
 
 /// Admits a call or queues it. The pin `busy` lives until the handler has ended.
-pub(crate) fn let_in(
-    host: &Arc<ServiceInstance>,
+pub(crate) fn admit(
+    instance: &Arc<ServiceInstance>,
     call: Call,
     method: Arc<Method>,
     busy: Option<ExportPin>,
@@ -412,23 +412,23 @@ pub(crate) fn let_in(
     let (lane, exchange) = (call.message.flags.lane(), InboundCallState::new(call.head().credit));
     let job = AdmittedCall { call, exchange: Arc::clone(&exchange), method, busy };
     let entry = {
-        let mut doors = host.doors.lock();
-        if doors.is_closed {
-            drop(doors);
+        let mut admission = instance.admission.lock();
+        if admission.is_closed {
+            drop(admission);
             refuse(job.call, ErrorCode::NodeStopped, STOPPED);
             return None;
         }
-        let admission = if is_stream { &mut doors.streams } else { &mut doors.calls };
-        admission.enter(job, lane)
+        let calls = if is_stream { &mut admission.streams } else { &mut admission.calls };
+        calls.enter(job, lane)
     };
     match entry {
-        Entry::Admitted(job) => host.begin(job, host.is_inline),
+        Entry::Admitted(job) => instance.begin(job, instance.is_inline),
         Entry::Queued => {
-            let host = Arc::downgrade(host);
-            exchange.waits(move |exchange| host.upgrade().into_iter().for_each(|host| host.gone(exchange)));
+            let instance = Arc::downgrade(instance);
+            exchange.waits(move |exchange| instance.upgrade().into_iter().for_each(|instance| instance.gone(exchange)));
         }
         Entry::Refused(job) => {
-            let text = format!("service_waiting={}: so many calls wait already: try again later", host.waiting_max);
+            let text = format!("service_waiting={}: so many calls wait already: try again later", instance.waiting_max);
             refuse(job.call, ErrorCode::Overloaded, &text);
             return None;
         }
@@ -439,20 +439,20 @@ pub(crate) fn let_in(
 impl Drop for AdmissionPermit {
     fn drop(&mut self) {
         let next = {
-            let mut doors = self.host.doors.lock();
-            let is_stream = doors.running.remove(&self.number).is_some_and(|running| running.is_stream);
-            let admission = if is_stream { &mut doors.streams } else { &mut doors.calls };
-            if self.has_begun { admission.leave() } else { None }
+            let mut admission = self.instance.admission.lock();
+            let is_stream = admission.running.remove(&self.number).is_some_and(|running| running.is_stream);
+            let calls = if is_stream { &mut admission.streams } else { &mut admission.calls };
+            if self.has_begun { calls.leave() } else { None }
         };
         match next {
             // A task that ends at once would begin the next one inside of itself.
-            Some(job) => self.host.begin(job, false),
+            Some(job) => self.instance.begin(job, false),
             // The runner is stopping. Closing refuses all queued calls at once; otherwise each
             // would be dropped inside the drop of the one before.
-            None if !self.has_begun => self.host.close(),
+            None if !self.has_begun => self.instance.close(),
             None => {}
         }
-        self.host.runner.ended.wake();
+        self.instance.runner.ended.wake();
     }
 }
 

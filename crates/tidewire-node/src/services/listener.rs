@@ -56,12 +56,12 @@ impl Listener {
         self.exchange.end(Ended::Stopping);
     }
 
-    pub fn begin(self: Arc<Self>, host: &Arc<ServiceInstance>, runner: &Arc<Runner>) {
-        let (host, ended) = (Arc::clone(host), Arc::clone(runner));
+    pub fn begin(self: Arc<Self>, instance: &Arc<ServiceInstance>, runner: &Arc<Runner>) {
+        let (instance, ended) = (Arc::clone(instance), Arc::clone(runner));
         runner.spawn(Box::pin(async move {
             ended.beat();
             while let Some(message) = self.next(&ended).await {
-                self.handle(&host, message).await;
+                self.handle(&instance, message).await;
                 self.is_handling.store(false, Ordering::SeqCst);
                 ended.ended.wake();
             }
@@ -85,24 +85,24 @@ impl Listener {
         .await
     }
 
-    async fn handle(&self, host: &ServiceInstance, message: Message) {
-        Counts::add(&host.counts.events);
+    async fn handle(&self, instance: &ServiceInstance, message: Message) {
+        Counts::add(&instance.counts.events);
         let context = EventContext::new(&message);
         let begin = || (self.handles)(context, &message);
         let header = |name: &str| message.headers().get(name).map(String::as_str);
-        let span = Span::consumer(&host.runner, message.subject(), &self.title, header);
-        match run((host, &span), begin, |task| self.exchange.poll_ended(task).map(drop)).await {
+        let span = Span::consumer(&instance.runner, message.subject(), &self.title, header);
+        match run((instance, &span), begin, |task| self.exchange.poll_ended(task).map(drop)).await {
             Some(Ok(blob)) => message.answer(blob),
             Some(Err(failure)) => {
                 span.failed(failure.kind(), failure.message());
-                self.failed(host, message, failure);
+                self.failed(instance, message, failure);
             }
             None => message.refuse(ErrorCode::NodeStopped, STOPPED),
         }
     }
 
-    fn failed(&self, host: &ServiceInstance, message: Message, failure: Failure) {
-        Counts::add(&host.counts.event_errors);
+    fn failed(&self, instance: &ServiceInstance, message: Message, failure: Failure) {
+        Counts::add(&instance.counts.event_errors);
         (self.log)(&format!(
             "{}: a message on {:?} of {:?} failed: {failure:?}",
             self.title,

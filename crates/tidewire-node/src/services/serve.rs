@@ -30,22 +30,22 @@ use crate::subjects::local_subscriptions::Subscription as EventSubscription;
 /// An instance of a service, as the one who serves it holds it. It is served until it is stopped,
 /// or its node is: dropping this ends nothing.
 #[derive(derive_more::Debug)]
-#[debug("Served({:?}, {:?})", self.host.service, self.host.instance)]
+#[debug("Served({:?}, {:?})", self.instance.service, self.instance.id)]
 pub struct Served {
     core: Weak<Core>,
     number: u64,
-    host: Arc<ServiceInstance>,
+    instance: Arc<ServiceInstance>,
 }
 
 /// Begins to serve. It is in force once the pending is done.
 pub(crate) fn serve(core: &Arc<Core>, service: Service) -> Pending<Served> {
     match begin(core, service) {
         Ok((served, places)) => Pending::new(async move {
-            match began(&served.host, places).await {
+            match began(&served.instance, places).await {
                 Ok(()) => Ok(served),
                 Err(error) => {
                     served.forget();
-                    served.host.give_back();
+                    served.instance.give_back();
                     Err(error)
                 }
             }
@@ -55,12 +55,12 @@ pub(crate) fn serve(core: &Arc<Core>, service: Service) -> Pending<Served> {
 }
 
 /// Waits until the hub knows it, and its durable handlers have their consumers.
-async fn began(host: &ServiceInstance, places: Vec<Arc<ReplySlot>>) -> Result<(), Error> {
+async fn began(instance: &ServiceInstance, places: Vec<Arc<ReplySlot>>) -> Result<(), Error> {
     for place in places {
-        in_force(place, host.service.to_string()).await?;
+        in_force(place, instance.service.to_string()).await?;
     }
-    let durables = host.durables().iter().map(|durable| &durable.opened);
-    for opened in durables.chain(host.workers().iter().map(|(_, opened)| opened)) {
+    let durables = instance.durables().iter().map(|durable| &durable.opened);
+    for opened in durables.chain(instance.workers().iter().map(|(_, opened)| opened)) {
         poll_fn(|context| opened.poll(context)).await?;
     }
     Ok(())
@@ -89,16 +89,16 @@ pub(crate) fn register(
     service.info.methods = service.methods.iter().map(|(method, _)| method.clone()).collect();
     service.info.instances = vec![id.clone()];
     service.info.details = vec![InstanceInfo { id: id.clone(), ..std::mem::take(&mut service.release) }];
-    let says = service.info.said()?;
+    let announcement = service.info.announcement()?;
     let instance = Arc::new(ServiceInstance::new(service, id, node, runner, objects));
     let places: [Arc<ReplySlot>; 2] = Default::default();
-    let subscribe = |pattern: &str, queue: &str, says: &[u8], place: &Arc<ReplySlot>| {
-        let door = Arc::new(InstanceSubscription(Arc::clone(&instance)));
+    let subscribe = |pattern: &str, queue: &str, announcement: &[u8], place: &Arc<ReplySlot>| {
+        let handler = Arc::new(InstanceSubscription(Arc::clone(&instance)));
         let waiting = Arc::clone(place) as Arc<dyn ReplyWaiter>;
-        let subscribed = link.subscribe(&names::pattern(pattern)?, queue, says, door, waiting);
+        let subscribed = link.subscribe(&names::pattern(pattern)?, queue, announcement, handler, waiting);
         subscribed.map_err(|refused| Error::refused(pattern, &refused))
     };
-    let first = subscribe(&instance_subject(&name, &instance.instance, "*"), "", &says, &places[0])?;
+    let first = subscribe(&instance_subject(&name, &instance.id, "*"), "", &announcement, &places[0])?;
     let second = subscribe(&service_subject(&name, "*"), &name, &[], &places[1])?;
     Ok(Registration { instance, subscriptions: [first, second], answers: Vec::from(places) })
 }
@@ -108,7 +108,7 @@ fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<Repl
     service.check()?;
     let name = service.info.name.clone();
     if let Some(id) = &service.instance
-        && core.hosts().iter().any(|host| host.is_named(&name, id))
+        && core.instances().iter().any(|instance| instance.is_named(&name, id))
     {
         let text = format!("instance: {id:?} serves {name:?} already: give another id, or none");
         return Err(Error::new(ErrorCode::NameTaken, text));
@@ -117,58 +117,58 @@ fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<Repl
     let durables = std::mem::take(&mut service.durables);
     let commands = std::mem::take(&mut service.commands);
     let registration = register(&core.link, &core.name, Arc::clone(&core.runner), core.handler_objects(), service)?;
-    let Registration { instance: host, subscriptions, answers: mut places } = registration;
-    let events = listen(core, &host, &events, &mut places)?;
+    let Registration { instance, subscriptions, answers: mut places } = registration;
+    let events = listen(core, &instance, &events, &mut places)?;
     let durables = durables.into_iter().map(|one| ServedDurable::new(core, own_or_hub(core), &name, one));
-    host.subscribe(core, durables.collect::<Result<_, _>>()?);
+    instance.subscribe(core, durables.collect::<Result<_, _>>()?);
     if !commands.is_empty() {
         let store = Arc::new(CommandStore::new(own_or_hub(core)));
-        host.work(commands.into_iter().map(|command| command.worker(core, &store, &name)));
+        instance.work(commands.into_iter().map(|command| command.worker(core, &store, &name)));
     }
-    let record =
-        ServedRecord { host: Arc::<ServiceInstance>::clone(&host), _subscriptions: subscriptions, _events: events };
+    let served_instance = Arc::<ServiceInstance>::clone(&instance);
+    let record = ServedRecord { instance: served_instance, _subscriptions: subscriptions, _events: events };
     let number = {
         let mut served = core.served.lock();
         let number = served.last_key_value().map_or(0, |(number, _)| number + 1);
         served.insert(number, record);
         number
     };
-    (core.changes)(&format!("serves {:?}, instance {:?}", host.service, host.instance));
-    Ok((Served { core: Arc::downgrade(core), number, host }, places))
+    (core.changes)(&format!("serves {:?}, instance {:?}", instance.service, instance.id));
+    Ok((Served { core: Arc::downgrade(core), number, instance }, places))
 }
 
 /// Subscribes to events, and begins to handle them.
 fn listen(
     core: &Arc<Core>,
-    host: &Arc<ServiceInstance>,
+    instance: &Arc<ServiceInstance>,
     events: &[Event],
     places: &mut Vec<Arc<ReplySlot>>,
 ) -> Result<Vec<EventSubscription>, Error> {
     let (mut subscriptions, mut listeners) = (Vec::new(), Vec::new());
     for event in events {
         let (subscription, place) = subjects::begin(core, &event.info.subject, &event.options())?;
-        listeners.push(Listener::new(&host.service, event, subscription.mailbox(), Arc::clone(&core.log)));
+        listeners.push(Listener::new(&instance.service, event, subscription.mailbox(), Arc::clone(&core.log)));
         subscriptions.push(subscription);
         places.push(place);
     }
-    host.listen(listeners);
+    instance.listen(listeners);
     Ok(subscriptions)
 }
 
 impl Served {
     /// The id of the instance.
     pub fn instance(&self) -> &str {
-        &self.host.instance
+        &self.instance.id
     }
 
     /// Statistics of the calls of this instance.
     pub fn statistics(&self) -> ServiceStatistics {
-        self.host.statistics()
+        self.instance.statistics()
     }
 
     /// The consumer of a durable handler by name: to inspect, to pause, for dead letters.
     pub fn consumer(&self, name: &str) -> Option<Consumer> {
-        self.host.durables().iter().find(|durable| durable.name() == name)?.consumer()
+        self.instance.durables().iter().find(|durable| durable.name() == name)?.consumer()
     }
 
     /// Drains the instance: accepts no more calls and events, finishes the accepted ones, and cuts
@@ -181,13 +181,13 @@ impl Served {
     /// If it is dropped, no more calls are accepted, and handlers end by themselves.
     pub fn stop(self, timeout: Duration) -> Pending<ServiceStatistics> {
         self.forget();
-        self.host.leave();
+        self.instance.leave();
         let end = clock::now() + timeout;
         Pending::new(async move {
-            self.host.refuse_own("await the stop of the service")?;
-            let runner = Arc::clone(&self.host.runner);
-            until(&runner, end, || self.host.is_idle()).await;
-            self.host.close();
+            self.instance.refuse_own("await the stop of the service")?;
+            let runner = Arc::clone(&self.instance.runner);
+            until(&runner, end, || self.instance.is_idle()).await;
+            self.instance.close();
             Ok(self.statistics())
         })
     }
@@ -196,7 +196,7 @@ impl Served {
         let core = self.core.upgrade();
         let record = core.as_ref().and_then(|core| core.served.lock().remove(&self.number));
         if let (Some(core), Some(_)) = (core, &record) {
-            (core.changes)(&format!("serves {:?}, instance {:?}, no longer", self.host.service, self.host.instance));
+            (core.changes)(&format!("serves {:?}, instance {:?}, no longer", self.instance.service, self.instance.id));
         }
         // Its subscriptions end after the lock.
         drop(record);

@@ -35,7 +35,7 @@ use crate::values::{self, Blob, Value};
 #[debug("Single({:?}, {:?}, {})", inner.name, inner.instance, if self.is_active() { "active" } else { "on standby" })]
 pub struct SingleActive {
     inner: Arc<Inner>,
-    door: Served,
+    standby: Served,
 }
 
 /// State that the standby task shares with its handles.
@@ -47,7 +47,7 @@ struct Inner {
     /// Woken when it becomes active, or has ended.
     wakers: Wakers,
     leaving: Signal,
-    over: Signal,
+    ended: Signal,
 }
 
 struct Active {
@@ -87,7 +87,7 @@ pub(crate) fn serve_single(core: &Arc<Core>, mut service: Service, options: Leas
     let name = service.info.name.clone();
     let instance = service.instance.take().unwrap_or_else(|| format!("{name}-{}", names::random_hex(4)));
     service.instance = Some(instance.clone());
-    let door = serve(core, standby(core, &service, &instance));
+    let standby = serve(core, standby(core, &service, &instance));
     let inner = Arc::new(Inner {
         name,
         instance,
@@ -95,21 +95,21 @@ pub(crate) fn serve_single(core: &Arc<Core>, mut service: Service, options: Leas
         active: Mutex::new(None),
         wakers: Wakers::default(),
         leaving: Signal::default(),
-        over: Signal::default(),
+        ended: Signal::default(),
     });
     let core = Arc::downgrade(core);
     Pending::new(async move {
-        let door = door.await?;
-        let stands = Arc::clone(&inner);
+        let standby = standby.await?;
+        let shared = Arc::clone(&inner);
         if let Some(core) = core.upgrade() {
             core.singles.lock().push(Arc::<Inner>::downgrade(&inner));
         }
         let (runner, ends) = (Arc::clone(&inner.runner), StandbyGuard(Arc::clone(&inner)));
         runner.aside(Box::pin(async move {
-            stands.stand(&core, &service, &options).await;
+            shared.run(&core, &service, &options).await;
             drop(ends);
         }));
-        Ok(SingleActive { inner, door })
+        Ok(SingleActive { inner, standby })
     })
 }
 
@@ -118,7 +118,7 @@ struct StandbyGuard(Arc<Inner>);
 
 impl Drop for StandbyGuard {
     fn drop(&mut self) {
-        self.0.over.set();
+        self.0.ended.set();
         self.0.wakers.wake();
     }
 }
@@ -152,7 +152,7 @@ impl SingleActive {
     /// # Cancel safety
     /// Nothing is lost if it is dropped.
     pub async fn active(&self) -> Result<u64, Error> {
-        let look = || Some(self.fence()).filter(|fence| fence.is_ok() || self.inner.over.is_set());
+        let look = || Some(self.fence()).filter(|fence| fence.is_ok() || self.inner.ended.is_set());
         self.inner.wakers.until(look).await
     }
 
@@ -160,7 +160,7 @@ impl SingleActive {
     /// queued until another instance was active.
     pub fn statistics(&self) -> ServiceStatistics {
         let active = self.inner.active.lock().as_ref().map(|active| active.served.statistics());
-        active.unwrap_or_else(|| self.door.statistics())
+        active.unwrap_or_else(|| self.standby.statistics())
     }
 
     /// Stops this instance. An active instance finishes its accepted calls, and then another takes
@@ -177,8 +177,8 @@ impl SingleActive {
         Pending::new(async move {
             let until = clock::now() + timeout;
             let last = self.inner.finish(timeout).await?;
-            let held = self.door.stop(until.saturating_duration_since(clock::now())).await?;
-            Ok(last.unwrap_or(held))
+            let counts = self.standby.stop(until.saturating_duration_since(clock::now())).await?;
+            Ok(last.unwrap_or(counts))
         })
     }
 }
@@ -198,7 +198,7 @@ impl Inner {
     /// lease.
     async fn finish(&self, timeout: Duration) -> Result<Option<ServiceStatistics>, Error> {
         self.leave();
-        poll_fn(|context| self.over.poll(context)).await;
+        poll_fn(|context| self.ended.poll(context)).await;
         let Some(Active { lease, served, preference }) = self.active.lock().take() else { return Ok(None) };
         drop(preference);
         let counts = served.stop(timeout).await;
@@ -207,18 +207,18 @@ impl Inner {
     }
 
     /// Acquires the lease, is active while the lease is held, and starts over when it is lost.
-    async fn stand(&self, core: &Weak<Core>, service: &Service, options: &LeaseOptions) {
+    async fn run(&self, core: &Weak<Core>, service: &Service, options: &LeaseOptions) {
         let mut retries = RetryPause::default();
         while !self.leaving.is_set() {
             let Some(core) = core.upgrade() else { return };
             let holder = format!("{}/{}", core.name, self.instance);
             let acquired = streams::acquire(&core, &format!("active.{}", self.name), options.clone().holder(holder));
-            let begun = match self.leaving.unless(acquired).await {
+            let result = match self.leaving.unless(acquired).await {
                 None => return,
                 Some(Err(error)) => Err(error),
                 Some(Ok(lease)) => self.begin(&core, service, Arc::new(lease)).await,
             };
-            match begun {
+            match result {
                 Ok(lease) => {
                     retries = RetryPause::default();
                     let fence = lease.fence().unwrap_or_default();
@@ -272,8 +272,8 @@ impl Inner {
 /// The service with handlers that answer only while a lease is held.
 fn guarded(service: &Service, lease: &Arc<Lease>) -> Service {
     let mut guarded = service.clone();
-    let held = Arc::clone(lease);
-    let fence: Arc<Fence> = Arc::new(move || held.fence());
+    let fence_lease = Arc::clone(lease);
+    let fence: Arc<Fence> = Arc::new(move || fence_lease.fence());
     for (_, handling) in &mut guarded.methods {
         *handling = match handling.clone() {
             MethodHandler::Once(answers) => {
@@ -341,36 +341,36 @@ impl Stream for LeasedItems {
 
 /// The standby instance: its methods wait for an active instance, and call it.
 fn standby(core: &Arc<Core>, service: &Service, instance: &str) -> Service {
-    let mut door = service.clone();
-    (door.events, door.durables, door.info.events) = (Vec::new(), Vec::new(), Vec::new());
-    door.commands = Vec::new();
-    door.instance = Some(format!("{STANDBY}{instance}"));
-    for (info, handling) in &mut door.methods {
+    let mut standby = service.clone();
+    (standby.events, standby.durables, standby.info.events) = (Vec::new(), Vec::new(), Vec::new());
+    standby.commands = Vec::new();
+    standby.instance = Some(format!("{STANDBY}{instance}"));
+    for (info, handling) in &mut standby.methods {
         *handling = forwarder(core, &service.info.name, info);
     }
-    door
+    standby
 }
 
 fn forwarder(core: &Arc<Core>, service: &str, info: &MethodInfo) -> MethodHandler {
     let (core, service, method) = (Arc::downgrade(core), service.to_owned(), info.name.clone());
-    let held = move |context: &Context, input: &[u8]| -> Result<QueuedUntilActive, Failure> {
+    let queue_call = move |context: &Context, input: &[u8]| -> Result<QueuedUntilActive, Failure> {
         let core = core.upgrade();
         let core = core.ok_or_else(|| Failure::refusal(ErrorCode::NodeStopped, "the node has ended"))?;
-        let given: Value = values::read("the arguments", input)?;
+        let arguments: Value = values::read("the arguments", input)?;
         let client = Client::new(Arc::clone(&core), &service).passing_on(context);
-        let blob = values::write("the arguments", &given)?;
+        let blob = values::write("the arguments", &arguments)?;
         Ok(QueuedUntilActive { core, client, service: service.clone(), method: method.clone(), blob })
     };
     if info.stream {
         return MethodHandler::Stream(Arc::new(move |context, input| {
-            let held = held(&context, input)?;
-            let items: ReplyStream = Box::pin(ActiveItems::Finding(Box::pin(async move { held.stream().await })));
+            let call = queue_call(&context, input)?;
+            let items: ReplyStream = Box::pin(ActiveItems::Finding(Box::pin(async move { call.stream().await })));
             Ok(items)
         }));
     }
     MethodHandler::Once(Arc::new(move |context, input| {
-        let held = held(&context, input)?;
-        let answering: ReplyFuture = Box::pin(async move { held.call().await });
+        let call = queue_call(&context, input)?;
+        let answering: ReplyFuture = Box::pin(async move { call.call().await });
         Ok(answering)
     }))
 }

@@ -57,10 +57,10 @@ impl RowQuery {
         if !(1..=LIMIT_MAX).contains(&limit) {
             return refused(format!("limit: {limit} is not allowed: give 1 to {LIMIT_MAX}"));
         }
-        let wanted = sort.as_deref().unwrap_or("load");
-        let Some((_, sort)) = SORTS.into_iter().find(|(name, _)| *name == wanted) else {
+        let column = sort.as_deref().unwrap_or("load");
+        let Some((_, sort)) = SORTS.into_iter().find(|(name, _)| *name == column) else {
             let names = SORTS.map(|(name, _)| name).join(", ");
-            return refused(format!("sort: {wanted:?} is not allowed: give one of {names}"));
+            return refused(format!("sort: {column:?} is not allowed: give one of {names}"));
         };
         Ok(Self {
             has_services: kinds.iter().any(|kind| kind == "services"),
@@ -74,8 +74,8 @@ impl RowQuery {
 
     /// The rows, how many fit the search, and how many there are.
     pub fn answer(&self, core: &Core) -> Map<String, Value> {
-        let hosts = if self.has_services { core.hosts() } else { Vec::new() };
-        let mut rows: Vec<Value> = hosts.iter().filter_map(|host| host.row()).collect();
+        let instances = if self.has_services { core.instances() } else { Vec::new() };
+        let mut rows: Vec<Value> = instances.iter().filter_map(|instance| instance.row()).collect();
         let total = rows.len();
         rows.retain(|row| {
             let names = format!("{} {}", text(row, "service"), text(row, "instance")).to_lowercase();

@@ -95,11 +95,11 @@ fn method<A: DeserializeOwned + Send + 'static>(
     answer: fn(&Inspection, &Core, A) -> Result<Answer, Failure>,
 ) -> Method {
     let of = Arc::clone(of);
-    let answering = move |given: A| {
+    let answering = move |arguments: A| {
         let of = Arc::clone(&of);
         let answer = Pending::on_thread("tidewire-inspect", move || {
             let ended = || Error::new(ErrorCode::NoResponders, format!("{INSPECTION}: the node has stopped"));
-            of.node.upgrade().ok_or_else(ended).map(|core| answer(&of, &core, given))
+            of.node.upgrade().ok_or_else(ended).map(|core| answer(&of, &core, arguments))
         });
         let reply: ReplyFuture = Box::pin(async move { result("the result", &*answer.await.map_err(Failure::from)??) });
         Ok(reply)

@@ -59,7 +59,7 @@ pub fn statistics(core: &Core, about: &Map<String, Value>, link: &Map<String, Va
     if let Some(engine) = &core.engine {
         add_engine(&mut answer, &engine.statistics());
     }
-    let services = core.hosts().iter().filter_map(|host| host.row()).collect();
+    let services = core.instances().iter().filter_map(|instance| instance.row()).collect();
     let load = |row: &Value| (row["waiting"].as_u64(), row["calls"].as_u64());
     add_rows(&mut answer, "services", services, load);
     let durations = durations(core).iter().map(|row| json!(row)).collect();

@@ -106,12 +106,12 @@ impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
 
     /// Takes an item, as soon as the queue has capacity. Returns None if it has capacity now.
     pub fn put(self: &Arc<Self>, item: M, bytes: usize, note: K) -> Option<Pending<()>> {
-        let mut left = Some(self.offer(item, bytes, note).err()?);
+        let mut unsent = Some(self.offer(item, bytes, note).err()?);
         let lane = Arc::clone(self);
         Some(Pending::new(async move {
             let offer = || {
-                left = left.take().and_then(|(item, note)| lane.offer(item, bytes, note).err());
-                left.is_none().then_some(())
+                unsent = unsent.take().and_then(|(item, note)| lane.offer(item, bytes, note).err());
+                unsent.is_none().then_some(())
             };
             lane.wakers.until(offer).await;
             Ok(())
@@ -147,10 +147,10 @@ impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
 
     fn begin(self: &Arc<Self>, (items, notes): (Vec<M>, Vec<K>)) {
         let lane = Arc::clone(self);
-        (self.store)(items).then(move |results| lane.over(notes, results));
+        (self.store)(items).then(move |results| lane.finish(notes, results));
     }
 
-    fn over(self: &Arc<Self>, notes: Vec<K>, results: Results<R>) {
+    fn finish(self: &Arc<Self>, notes: Vec<K>, results: Results<R>) {
         (self.ended)(notes, results);
         let begins = {
             let mut state = self.state.lock();

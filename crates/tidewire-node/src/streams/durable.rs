@@ -193,14 +193,14 @@ impl ServedDurable {
     }
 
     /// Finds its stream, makes or finds its consumer, and handles its events from then on.
-    pub fn begin(self: &Arc<Self>, core: &Arc<Core>, host: &Arc<ServiceInstance>) {
-        let (this, core, host) = (Arc::clone(self), Arc::downgrade(core), Arc::clone(host));
+    pub fn begin(self: &Arc<Self>, core: &Arc<Core>, instance: &Arc<ServiceInstance>) {
+        let (this, core, instance) = (Arc::clone(self), Arc::downgrade(core), Arc::clone(instance));
         self.subscription.runner.spawn(Box::pin(async move {
             this.subscription.runner.beat();
             match this.open().await {
                 Ok(place) => {
                     let (stream, consumer) = this.place.get_or_init(|| place);
-                    let handler = Box::new(HostHandler { host, durable: Arc::clone(&this) });
+                    let handler = Box::new(InstanceHandler { instance, durable: Arc::clone(&this) });
                     let home = Arc::clone(&this.home);
                     let node = core.upgrade().map(Node::of);
                     this.subscription.begin(home, (stream, consumer), node.as_ref(), handler);
@@ -231,25 +231,25 @@ impl ServedDurable {
         }
     }
 
-    async fn work(&self, host: &ServiceInstance, mut worker: DeliveryWorker) {
+    async fn work(&self, instance: &ServiceInstance, mut worker: DeliveryWorker) {
         while let Some(delivery) = worker.begin() {
-            Counts::add(&host.counts.events);
+            Counts::add(&instance.counts.events);
             let begin = || (self.handler.handles)(Arc::clone(&delivery));
             let header = |name: &str| {
                 let mut headers = delivery.headers().iter();
-                headers.find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+                headers.find(|(header, _)| header == name).map(|(_, value)| value.as_str())
             };
-            let span = Span::consumer(&host.runner, delivery.subject(), self.title(), header);
+            let span = Span::consumer(&instance.runner, delivery.subject(), self.title(), header);
             let begun = clock::now();
             let mut entry = WakerEntry::default();
-            match run((host, &span), begin, |context| self.subscription.poll_cut(&mut entry, context)).await {
+            match run((instance, &span), begin, |context| self.subscription.poll_cut(&mut entry, context)).await {
                 None => worker.end(Outcome::Interrupted, None),
                 Some(Ok(())) => {
                     self.took(begun, "");
                     worker.end(Outcome::Returned, None);
                 }
                 Some(Err(failure)) => {
-                    Counts::add(&host.counts.event_errors);
+                    Counts::add(&instance.counts.event_errors);
                     self.took(begun, failure.kind());
                     span.failed(failure.kind(), failure.message());
                     let (sequence, subject) = (delivery.sequence(), delivery.subject());
@@ -266,18 +266,18 @@ impl ServedDurable {
 }
 
 /// Runs the workers of a durable handler of a served instance.
-struct HostHandler {
-    host: Arc<ServiceInstance>,
+struct InstanceHandler {
+    instance: Arc<ServiceInstance>,
     durable: Arc<ServedDurable>,
 }
 
-impl DeliveryHandler for HostHandler {
+impl DeliveryHandler for InstanceHandler {
     fn start(&self, workers: Vec<DeliveryWorker>) {
         for worker in workers {
-            let (host, durable) = (Arc::clone(&self.host), Arc::clone(&self.durable));
+            let (instance, durable) = (Arc::clone(&self.instance), Arc::clone(&self.durable));
             self.durable.subscription.runner.spawn(Box::pin(async move {
                 durable.subscription.runner.beat();
-                durable.work(&host, worker).await;
+                durable.work(&instance, worker).await;
             }));
         }
     }

@@ -55,9 +55,9 @@ pub(super) fn of_call(error: &Error) -> HomeError {
         let fix = "start it with `tidewire up --data DIR`, or give this node a home of its own";
         return HomeError::new(kind, format!("the hub has no place for streams, buckets and leases: {fix}"));
     }
-    let said = error.remote().map_or(error.message(), |remote| remote.message.as_str());
+    let text = error.remote().map_or(error.message(), |remote| remote.message.as_str());
     // Without the name of the method, which the caller has not called itself.
-    let own = said.strip_prefix(SERVICE).and_then(|rest| rest.split_once(": ")).map_or(said, |(_, text)| text);
+    let own = text.strip_prefix(SERVICE).and_then(|rest| rest.split_once(": ")).map_or(text, |(_, text)| text);
     HomeError::new(kind, own)
 }
 

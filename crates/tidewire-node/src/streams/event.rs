@@ -84,9 +84,9 @@ impl Event {
     /// type, or `wire_error` if the payload is broken.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let title = || format!("event {} of {:?}", self.0.sequence, self.subject());
-        let given = self.0.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(CONTENT));
+        let header = self.0.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(CONTENT));
         // Other programs add parameters, such as a charset.
-        let content = given.and_then(|(_, content)| content.split(';').next()).unwrap_or_default().trim();
+        let content = header.and_then(|(_, content)| content.split(';').next()).unwrap_or_default().trim();
         match content {
             _ if content.eq_ignore_ascii_case(VALUE) => values::read(&title(), &self.0.payload),
             _ if content.eq_ignore_ascii_case(JSON) => {
@@ -350,7 +350,7 @@ impl Settler {
     /// attempt.
     pub fn flushed(self: &Arc<Self>, within: Option<Duration>) -> Pending<()> {
         let delay = within.map(|time| Delay::begin(&self.store.reads.runner, time));
-        let (settler, seen) = (Arc::clone(self), self.failures());
+        let (settler, known) = (Arc::clone(self), self.failures());
         self.store.state.lock().is_requested = true;
         self.store.wakers.wake();
         Pending::new(poll_fn(move |context| {
@@ -360,7 +360,7 @@ impl Settler {
                 return Poll::Ready(settler.check().map_err(Error::from));
             }
             match &settler.store.state.lock().failures {
-                (count, Some(error)) if *count > seen => Poll::Ready(Err(error.clone().into())),
+                (count, Some(error)) if *count > known => Poll::Ready(Err(error.clone().into())),
                 _ => Poll::Pending,
             }
         }))

@@ -20,7 +20,7 @@ use crate::services::serve::{Registration, register};
 /// A storage backend that a node offers to the nodes that join its hub, as the services
 /// `tidewire-streams` and `tidewire-commands`. It ends when it is dropped.
 #[derive(derive_more::Debug)]
-#[debug("HomeServer({})", self.instances[1].instance)]
+#[debug("HomeServer({})", self.instances[1].id)]
 pub struct HomeServer {
     home: Arc<HomeSlot>,
     leaving: Arc<StopSignal>,

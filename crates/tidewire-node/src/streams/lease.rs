@@ -69,9 +69,9 @@ setters! {
 /// ```
 #[derive(derive_more::Debug)]
 #[must_use = "dropping a lease gives it back"]
-#[debug("Lease({:?}{})", self.held.name, if self.is_held() { ", held" } else { "" })]
+#[debug("Lease({:?}{})", self.state.name, if self.is_held() { ", held" } else { "" })]
 pub struct Lease {
-    held: Arc<LeaseState>,
+    state: Arc<LeaseState>,
 }
 
 /// State shared by a lease and its renewal task.
@@ -81,9 +81,9 @@ struct LeaseState {
     /// Decides when to renew it and until when it is believed.
     tenure: Mutex<LeaseHolder>,
     began: Instant,
-    over: Signal,
+    ended: Signal,
     /// Set once the storage backend has confirmed the release.
-    back: Signal,
+    released: Signal,
     /// Woken when it is released or lost.
     wakers: Wakers,
 }
@@ -140,26 +140,26 @@ fn begin(
         };
         let (tenure, began) = (Mutex::new(LeaseHolder::new(ttl_us)), clock::now());
         tenure.lock().granted(fence, 0);
-        let held = LeaseState {
+        let state = LeaseState {
             home,
             name,
             tenure,
             began,
-            over: Signal::default(),
-            back: Signal::default(),
+            ended: Signal::default(),
+            released: Signal::default(),
             wakers: Wakers::default(),
         };
         // Dropping the lease releases it from here on. The age of the grant is unknown: the first
         // renewal tells from when on the lease is held.
-        let lease = Lease { held: Arc::new(held) };
-        let begun_us = lease.held.now_us();
-        lease.held.home.renew(&lease.held.name, fence).await?;
-        lease.held.tenure.lock().renewed(begun_us);
-        let (held, timers) = (Arc::clone(&lease.held), Arc::clone(&runner));
-        runner.aside(Box::pin(async move { held.keep(&timers).await }));
+        let lease = Lease { state: Arc::new(state) };
+        let begun_us = lease.state.now_us();
+        lease.state.home.renew(&lease.state.name, fence).await?;
+        lease.state.tenure.lock().renewed(begun_us);
+        let (state, timers) = (Arc::clone(&lease.state), Arc::clone(&runner));
+        runner.aside(Box::pin(async move { state.keep(&timers).await }));
         if let Some(stream) = stream {
-            let held = Arc::clone(&lease.held);
-            runner.aside(Box::pin(async move { held.hold(stream).await }));
+            let state = Arc::clone(&lease.state);
+            runner.aside(Box::pin(async move { state.hold(stream).await }));
         }
         Ok(lease)
     })
@@ -216,7 +216,7 @@ impl Lease {
 
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.held.name
+        &self.state.name
     }
 
     /// The fencing token: greater than that of everybody who held it before.
@@ -224,7 +224,7 @@ impl Lease {
     /// # Errors
     /// [`Error`] with `lease_lost` if it is not held for sure any more.
     pub fn fence(&self) -> Result<u64, Error> {
-        self.held.fence().ok_or_else(|| {
+        self.state.fence().ok_or_else(|| {
             let text =
                 format!("lease {:?}: it is not held any more: stop what it protects; another may hold it", self.name());
             Error::new(ErrorCode::LeaseLost, text)
@@ -234,7 +234,7 @@ impl Lease {
     /// True if the lease is certainly held, by the clock of this process, counted from before the
     /// request.
     pub fn is_held(&self) -> bool {
-        self.held.fence().is_some()
+        self.state.fence().is_some()
     }
 
     /// Waits until it is not held for sure any more.
@@ -242,7 +242,7 @@ impl Lease {
     /// # Cancel safety
     /// Nothing is lost if it is dropped.
     pub async fn lost(&self) {
-        self.held.wakers.until(|| (!self.is_held()).then_some(())).await;
+        self.state.wakers.until(|| (!self.is_held()).then_some(())).await;
     }
 
     /// Releases the lease: the next waiter gets it at once.
@@ -266,12 +266,12 @@ impl Lease {
     /// # Cancel safety
     /// As for `release`.
     pub fn give_back(&self) -> Pending<()> {
-        let (was_held, held) = (self.is_held(), Arc::clone(&self.held));
-        let Some(fence) = held.end() else { return Pending::failed(lost(&held.name)) };
-        let released = held.release(fence);
+        let (was_held, state) = (self.is_held(), Arc::clone(&self.state));
+        let Some(fence) = state.end() else { return Pending::failed(lost(&state.name)) };
+        let released = state.release(fence);
         Pending::new(async move {
             let released = released.await?;
-            if was_held && released { Ok(()) } else { Err(lost(&held.name)) }
+            if was_held && released { Ok(()) } else { Err(lost(&state.name)) }
         })
     }
 }
@@ -293,11 +293,11 @@ impl LeaseState {
     /// Ends the renewal. Returns the fence, if the lease was not lost.
     fn end(&self) -> Option<u64> {
         let fence = self.tenure.lock().end();
-        if fence.is_none() && !self.over.is_set() {
+        if fence.is_none() && !self.ended.is_set() {
             // A lease that was lost has no release to wait for.
-            self.back.set();
+            self.released.set();
         }
-        self.over.set();
+        self.ended.set();
         self.wakers.wake();
         fence
     }
@@ -305,9 +305,9 @@ impl LeaseState {
     /// Releases the lease at its storage backend, which receives the release before the end of the
     /// holding stream.
     fn release(self: &Arc<Self>, fence: u64) -> Answer<bool> {
-        let (held, (teller, answer)) = (Arc::clone(self), answer());
+        let (state, (teller, answer)) = (Arc::clone(self), answer());
         self.home.release(&self.name, fence).then(move |released| {
-            held.back.set();
+            state.released.set();
             drop(teller.tell(released));
         });
         answer
@@ -316,7 +316,7 @@ impl LeaseState {
     /// Holds it over the link. After the end of the link, the hub may have granted it to another
     /// holder.
     async fn hold(&self, mut stream: Box<Items<u64>>) {
-        self.back.unless(poll_fn(|context| Pin::new(&mut stream).poll_next(context))).await;
+        self.released.unless(poll_fn(|context| Pin::new(&mut stream).poll_next(context))).await;
         self.tenure.lock().end();
         self.wakers.wake();
     }
@@ -330,7 +330,7 @@ impl LeaseState {
                 break;
             }
             self.sleep(runner, renew_us.min(until_us)).await;
-            if self.over.is_set() {
+            if self.ended.is_set() {
                 return;
             }
             let begun_us = self.now_us();
@@ -347,7 +347,7 @@ impl LeaseState {
     /// Sleeps until a time, or until it is over.
     async fn sleep(&self, runner: &Runner, until_us: u64) {
         let pause = Delay::begin(runner, Duration::from_micros(until_us.saturating_sub(self.now_us())));
-        poll_fn(|context| if pause.is_over(context) { Poll::Ready(()) } else { self.over.poll(context) }).await;
+        poll_fn(|context| if pause.is_over(context) { Poll::Ready(()) } else { self.ended.poll(context) }).await;
     }
 
     /// Renews it. None: there was no answer in time.
@@ -362,9 +362,9 @@ impl LeaseState {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Some(fence) = self.held.end() {
+        if let Some(fence) = self.state.end() {
             // The TTL ends a lease whose release does not arrive.
-            self.held.release(fence).then(drop);
+            self.state.release(fence).then(drop);
         }
     }
 }

@@ -103,9 +103,9 @@ impl HubHome {
     }
 
     /// The same, with the capabilities that the hub declares.
-    pub async fn looked_at(mut self) -> HomeResult<Self> {
-        let lacks = self.ask::<Vec<(String, String)>>("capabilities", [(); 0]).await?;
-        for (name, why) in lacks {
+    pub async fn with_capabilities(mut self) -> HomeResult<Self> {
+        let missing = self.ask::<Vec<(String, String)>>("capabilities", [(); 0]).await?;
+        for (name, why) in missing {
             if let Some(capability) = Capability::ALL.into_iter().find(|known| known.name() == name) {
                 self.capabilities = self.capabilities.without(capability, why);
             }
@@ -115,22 +115,22 @@ impl HubHome {
 
     /// A call that may change something.
     fn call<T: Wire>(&self, name: &str, args: impl Serialize) -> Answer<T> {
-        self.made((name, args), Loss::Told, BlockingCalls::Not)
+        self.send_call((name, args), Loss::Told, BlockingCalls::Not)
     }
 
     /// The same, cancelled once its answer is dropped: a hub handles calls in any order, and it
     /// would change what its caller has written since.
     fn call_wanted<T: Wire>(&self, name: &str, args: impl Serialize) -> Answer<T> {
-        self.made((name, args), Loss::Told, BlockingCalls::ToSee(0))
+        self.send_call((name, args), Loss::Told, BlockingCalls::ToSee(0))
     }
 
     /// A call that may be made twice.
     fn ask<T: Wire>(&self, name: &str, args: impl Serialize) -> Answer<T> {
-        self.made((name, args), Loss::Again, BlockingCalls::Not)
+        self.send_call((name, args), Loss::Again, BlockingCalls::Not)
     }
 
-    /// Makes a call.
-    fn made<T: Wire>(
+    /// Sends a call to the hub.
+    fn send_call<T: Wire>(
         &self,
         (name, args): (&str, impl Serialize),
         loss: Loss,
@@ -296,7 +296,7 @@ impl Streams for HubHome {
         let Read { start, stop, filter, max_messages, max_bytes, wait_us } = &read;
         let wait_us = bounded(*wait_us);
         let args = (stream, start.out(), stop, wire::texts(filter), max_messages, max_bytes, wait_us);
-        self.made(("read", args), Loss::Again, BlockingCalls::ToSee(wait_us))
+        self.send_call(("read", args), Loss::Again, BlockingCalls::ToSee(wait_us))
     }
 
     fn create_schedule(&self, stream: &str, settings: ScheduleSettings) -> Answer<(ScheduleInfo, Change)> {
@@ -322,7 +322,7 @@ impl Streams for HubHome {
         let back: ReturnCallback<Vec<_>> = Box::new(move |deliveries, returning| {
             pending_answer::release(&home, &stream, &consumer, deliveries, move || drop(returning));
         });
-        self.made(("fetch", args), Loss::Again, BlockingCalls::ToHave { us: wait_us, token, back })
+        self.send_call(("fetch", args), Loss::Again, BlockingCalls::ToHave { us: wait_us, token, back })
     }
 }
 
@@ -341,7 +341,7 @@ impl KeyValue for HubHome {
     fn watch(&self, bucket: &str, watch: Watch) -> Answer<Changes> {
         let wait_us = bounded(watch.wait_us);
         let args = (bucket, watch.filter.as_str(), watch.after, watch.max, wait_us);
-        self.made(("watch", args), Loss::Again, BlockingCalls::ToSee(wait_us))
+        self.send_call(("watch", args), Loss::Again, BlockingCalls::ToSee(wait_us))
     }
 }
 
@@ -357,6 +357,6 @@ impl Leases for HubHome {
         });
         let token = names::dice();
         let args = (name, holder, ttl_us, wait_us, token);
-        self.made(("acquire", args), Loss::Told, BlockingCalls::ToHave { us: wait_us, token, back })
+        self.send_call(("acquire", args), Loss::Told, BlockingCalls::ToHave { us: wait_us, token, back })
     }
 }

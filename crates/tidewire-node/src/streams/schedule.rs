@@ -87,14 +87,14 @@ impl Stream {
     /// # Cancel safety
     /// As for [`schedule`](Stream::schedule).
     pub fn schedule_in(&self, name: &str, when: &str, time_zone: &str, message: Message) -> Pending<Schedule> {
-        let made = message.checked().and_then(|message| {
+        let creation = message.checked().and_then(|message| {
             let timing = Timing::new(when, time_zone).map_err(Error::invalid)?;
             let settings = ScheduleSettings { name: name.to_owned(), timing, message };
             Ok(self.home().create_schedule(self.name(), settings))
         });
-        match made {
-            Ok(made) => Pending::new(async move {
-                let (info, change) = made.await?;
+        match creation {
+            Ok(creation) => Pending::new(async move {
+                let (info, change) = creation.await?;
                 Ok(Schedule { info, change })
             }),
             Err(error) => Pending::failed(error),

@@ -24,7 +24,7 @@ const CONCURRENCY: usize = 10_000;
 
 /// The service of a storage backend.
 pub(crate) fn service(home: Arc<HomeSlot>, leaving: &Arc<StopSignal>) -> Service {
-    let (held, mirrors) = (Arc::clone(&home), mirrors::methods(&home, leaving));
+    let (slot, mirrors) = (Arc::clone(&home), mirrors::methods(&home, leaving));
     let leaving = Arc::clone(leaving);
     let calls = [CALL, LOOK, READ, ACT].map(|method| {
         let (calls, ends) = (Arc::clone(&home), Arc::clone(&leaving));
@@ -37,10 +37,10 @@ pub(crate) fn service(home: Arc<HomeSlot>, leaving: &Arc<StopSignal>) -> Service
         })
     });
     let hold = Method::stream(HOLD, &["name", "holder", "ttl_us"], move |_, (name, holder, ttl_us)| {
-        let wait = acquired(held.opened(), (String::clone(&name), holder), ttl_us);
+        let wait = acquired(slot.opened(), (String::clone(&name), holder), ttl_us);
         let leaving = Arc::clone(&leaving);
         let acquisition: Acquisition = Box::pin(async move { leaving.until(wait).await });
-        HeldLease { acquisition: Some(acquisition), held: None, name, ttl_us }
+        HeldLease { acquisition: Some(acquisition), lease: None, name, ttl_us }
     });
     let service = Service::new(SERVICE).inline().description("Streams, buckets and leases of this hub.").with(hold);
     calls.into_iter().chain(mirrors).fold(service.concurrency(CONCURRENCY), Service::with)
@@ -67,7 +67,7 @@ pub(super) fn with_home(
 /// TTL ends it.
 struct HeldLease {
     acquisition: Option<Acquisition>,
-    held: Option<(Arc<dyn Home>, u64)>,
+    lease: Option<(Arc<dyn Home>, u64)>,
     name: String,
     ttl_us: u64,
 }
@@ -96,13 +96,13 @@ impl Stream for HeldLease {
         let Some(acquisition) = &mut self.acquisition else { return Poll::Pending };
         let acquired = std::task::ready!(acquisition.as_mut().poll(context));
         self.acquisition = None;
-        Poll::Ready(Some(acquired.map(|held| self.held.insert(held).1).map_err(refused)))
+        Poll::Ready(Some(acquired.map(|lease| self.lease.insert(lease).1).map_err(refused)))
     }
 }
 
 impl Drop for HeldLease {
     fn drop(&mut self) {
-        let Some((home, fence)) = self.held.take() else { return };
+        let Some((home, fence)) = self.lease.take() else { return };
         let (name, ttl_us) = (self.name.clone(), self.ttl_us);
         home.lease_info(&self.name).then(move |info| {
             let renewed = info.ok().flatten().filter(|info| info.fence == fence && info.remaining_us > ttl_us / 2);

@@ -196,10 +196,10 @@ impl Stream {
             Err(error) => return Pending::failed(error),
         };
         let most = settings.max_in_flight;
-        let made = self.reads.home.create_consumer(&self.name, settings);
+        let creation = self.reads.home.create_consumer(&self.name, settings);
         let (reads, stream) = (self.reads.clone(), Arc::clone(&self.name));
         Pending::new(async move {
-            let info = made.await?;
+            let info = creation.await?;
             Ok(Consumer::of(&reads, &stream, &info.settings.name, most, |_| ()))
         })
     }

@@ -80,8 +80,8 @@ impl Subject {
         let blob = values::write(&self.subject, value)?;
         let headers = &self.options.headers;
         let carried = Span::producer(Some(&self.core.runner), &self.subject, headers).carried(headers);
-        let said = fields(&self.subject, carried.as_deref().unwrap_or(headers))?;
-        publish(&self.core, (&self.subject, self.to), blob, &said, self.options.priority.flags())
+        let fields = fields(&self.subject, carried.as_deref().unwrap_or(headers))?;
+        publish(&self.core, (&self.subject, self.to), blob, &fields, self.options.priority.flags())
     }
 
     /// Asks a subscriber: one of this node, if there is one, else one of another node.

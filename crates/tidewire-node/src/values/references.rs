@@ -59,9 +59,9 @@ pub(crate) fn serialize<S: Serializer>(offer: OutboundReference, serializer: S) 
         let text = "streams, functions and objects can be sent as arguments and results of calls only";
         return Err(S::Error::custom(text));
     };
-    let (offered, stands) =
+    let (offered, fields) =
         objects.offered(offer).map_err(|error| S::Error::custom(coded(error.code(), error.message())))?;
-    let written = serializer.serialize_newtype_struct(name_of(ext::REFERENCE), &Fields(stands))?;
+    let written = serializer.serialize_newtype_struct(name_of(ext::REFERENCE), &Fields(fields))?;
     OFFERED.with_borrow_mut(|all| all.push(offered));
     Ok(written)
 }
@@ -93,9 +93,9 @@ impl<'de, T, F: FnOnce(Target) -> Result<T, &'static str>> Visitor<'de> for Refe
     }
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, content: D) -> Result<T, D::Error> {
-        let stands = WireReference::deserialize(content)?;
+        let reference = WireReference::deserialize(content)?;
         let target =
-            self.objects.take(stands).map_err(|error| D::Error::custom(coded(error.code(), error.message())))?;
+            self.objects.take(reference).map_err(|error| D::Error::custom(coded(error.code(), error.message())))?;
         (self.made)(target).map_err(D::Error::custom)
     }
 }

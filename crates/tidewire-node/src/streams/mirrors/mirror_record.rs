@@ -162,12 +162,12 @@ impl MirrorRecord {
         let ours = [HUBS, MESSAGE_ID, PLACE, FIRST_ID];
         let mut headers: Vec<_> =
             event.headers.into_iter().filter(|(name, _)| !ours.contains(&name.as_str())).collect();
-        let mut say = |name: &str, value| headers.push((name.to_owned(), value));
-        say(HUBS, path.to_string());
-        say(MESSAGE_ID, first.clone());
-        say(PLACE, place);
+        let mut add = |name: &str, value| headers.push((name.to_owned(), value));
+        add(HUBS, path.to_string());
+        add(MESSAGE_ID, first.clone());
+        add(PLACE, place);
         let id = if self.is_deduplicated {
-            own_id.into_iter().for_each(|id| say(FIRST_ID, id));
+            own_id.into_iter().for_each(|id| add(FIRST_ID, id));
             Some(first)
         } else {
             own_id
@@ -204,7 +204,7 @@ async fn create(home: &dyn Home, mirror: &str, source: &StreamSettings) -> HomeR
         Err(error) if error.kind() == HomeErrorKind::Unsupported && settings.compact.is_some() => {
             home.create_stream(StreamSettings { compact: None::<Compact>, ..settings }).await
         }
-        made => made,
+        result => result,
     }
 }
 
