@@ -159,8 +159,8 @@ impl Folder {
         }
         for (name, lease) in self.leases.iter() {
             let (name, fence) = (name.to_owned(), lease.fence);
-            ops.push(match lease.held.as_ref().filter(|held| held.until_us > now_us) {
-                Some(held) => Op::Granted(Granted { name, fence, holder: held.holder.clone(), ttl_us: held.ttl_us }),
+            ops.push(match lease.active.as_ref().filter(|active| active.until_us > now_us) {
+                Some(lease) => Op::Granted(Granted { name, fence, holder: lease.holder.clone(), ttl_us: lease.ttl_us }),
                 None => Op::Released(name, fence),
             });
         }
