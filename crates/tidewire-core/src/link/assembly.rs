@@ -241,8 +241,8 @@ impl Assemblies {
         let Some(total) = total else { return Ok(Progress::TooLong { bytes: stated }) };
         let mut bytes = Vec::new();
         // The memory is used as the bytes come; a length that is only stated costs addresses.
-        let held = if frame.flags.compressed() { 0 } else { total };
-        if total > self.capacity() || bytes.try_reserve_exact(aligned(frame.head.len()) + held).is_err() {
+        let reserved = if frame.flags.compressed() { 0 } else { total };
+        if total > self.capacity() || bytes.try_reserve_exact(aligned(frame.head.len()) + reserved).is_err() {
             return Ok(Progress::TooMany { bytes: stated });
         }
         self.bytes += total;

@@ -227,7 +227,7 @@ impl Pool {
     }
 
     /// The holders of all threads that the pool may have now, if an actor waits for a thread.
-    pub fn held(&self) -> Option<HeldThreads> {
+    pub fn held_threads(&self) -> Option<HeldThreads> {
         if !self.anything_waits() {
             return None;
         }
@@ -245,7 +245,7 @@ impl Pool {
     /// For how long all threads have been in the same turns, as seen by calls of this.
     pub fn stalled_for(&self) -> Duration {
         let ended = self.posts.read().iter().map(|post| post.turns()).fold(0, u64::wrapping_add);
-        let is_held = self.held().is_some();
+        let is_held = self.held_threads().is_some();
         let mut stalled = self.stalled.lock();
         *stalled = match *stalled {
             _ if !is_held => None,

@@ -114,8 +114,8 @@ impl Lane {
 
     pub(super) fn begin(&mut self, first: &[u8], mut transfer: Transfer) {
         match &mut transfer.laying {
-            SharedWriteState::Waits(held, _) => {
-                held.extend_from_slice(first);
+            SharedWriteState::Waits(frames, _) => {
+                frames.extend_from_slice(first);
                 self.to_lay += 1;
             }
             SharedWriteState::No => {
