@@ -204,6 +204,6 @@ fn memory_for(greeting: &mut Greeting, address: Option<&Address>) -> Option<Arc<
         return None;
     }
     let memory = SharedArena::of_process(greeting.shared_bytes).ok()?;
-    greeting.place = Some(memory.said());
+    greeting.place = Some(memory.description());
     Some(memory)
 }

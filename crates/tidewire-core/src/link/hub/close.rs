@@ -34,7 +34,7 @@ impl Hub {
                 if let Some(link) = self.link(subscriber.link) {
                     link.subscriptions -= 1;
                 }
-                self.forget_said(key, &subscriber);
+                self.forget_announcement(key, &subscriber);
             }
             Route::Fan(fan) => {
                 for receiver in fan.to {

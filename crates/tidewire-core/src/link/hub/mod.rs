@@ -61,14 +61,14 @@ struct Link {
     name: String,
     resume: String,
     /// The `resume` of its HELLO, unless it resumed a link.
-    said_secret: String,
+    hello_secret: String,
     joined_us: u64,
     grant: Option<usize>,
     bounds: Bounds,
     /// The nodes whose names it has received.
     knows: BTreeSet<u32>,
     subscriptions: usize,
-    said: Announcements,
+    announcements: Announcements,
     /// Bytes that wait, when they were counted last.
     queued: usize,
     /// Where it comes from; none: that is not known.
@@ -104,7 +104,7 @@ struct Link {
     /// Its node has said goodbye.
     leaves: bool,
     /// Its node has asked since then whether all has arrived, and has sent nothing after that.
-    has_said_all: bool,
+    has_sent_all: bool,
     /// Frames were sent since the last sign of life of its node.
     fresh: bool,
     /// Its node has answered the last question if it has read everything.
@@ -113,11 +113,11 @@ struct Link {
 }
 
 impl Link {
-    /// True if its node has said all, and has nothing open but subscriptions, which ended with its
-    /// goodbye.
+    /// True if its node has sent everything, and has nothing open but subscriptions. Its goodbye
+    /// ended those.
     fn has_left(&self) -> bool {
         let mut open = self.theirs.iter().filter(|(_, route)| !matches!(route, Route::Subscription(_)));
-        self.has_said_all && self.ours.is_empty() && open.next().is_none()
+        self.has_sent_all && self.ours.is_empty() && open.next().is_none()
     }
 }
 
@@ -241,13 +241,13 @@ impl Hub {
             number: self.next_number,
             name: String::new(),
             resume: secret,
-            said_secret: String::new(),
+            hello_secret: String::new(),
             joined_us: now_us,
             grant: None,
             bounds: Bounds::new(&self.options, TokenLimits::default()),
             knows: BTreeSet::new(),
             subscriptions: 0,
-            said: Announcements::default(),
+            announcements: Announcements::default(),
             queued: 0,
             place: None,
             refused: None,
@@ -267,7 +267,7 @@ impl Hub {
             beat_at_us: u64::MAX,
             known_by: BTreeSet::new(),
             leaves: false,
-            has_said_all: false,
+            has_sent_all: false,
             fresh: false,
             has_read: false,
             closing: false,
@@ -419,7 +419,7 @@ impl Hub {
             return;
         }
         link.heart.heard(now_us);
-        link.has_said_all &= matches!(frame.kind, Kind::Ping | Kind::Pong);
+        link.has_sent_all &= matches!(frame.kind, Kind::Ping | Kind::Pong);
         let greeting = link.greeting_until_us.is_some();
         let handled = if greeting { self.greeted(at, frame, now_us) } else { self.handle(at, frame) };
         if let Err(error) = handled {

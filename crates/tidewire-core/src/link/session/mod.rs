@@ -85,8 +85,8 @@ impl<C> Session<C> {
     /// [`WireError::Limit`] if the name, the token or the secret is too long.
     pub fn join(greeting: &Greeting, now_us: u64) -> Result<Self, WireError> {
         let mut out = Outbox::new(greeting.queue_bytes);
-        let said = greeting.fields()?;
-        out.control(Kind::Hello, Flags::URGENT, 0, |head| Hello::put(VERSION, VERSION, head), &said)?;
+        let payload = greeting.fields()?;
+        out.control(Kind::Hello, Flags::URGENT, 0, |head| Hello::put(VERSION, VERSION, head), &payload)?;
         Ok(Self {
             out,
             mine: Slots::new(0),
