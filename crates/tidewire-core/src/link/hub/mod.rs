@@ -506,8 +506,8 @@ impl Hub {
             Kind::Subscribe => self.subscribe(at, frame)?,
             Kind::Publish => self.publish(at, frame)?,
             Kind::Call => self.call(at, frame)?,
-            Kind::Unsubscribe | Kind::Cancel => self.left(at, frame.id),
-            Kind::Taken => self.taken(at, frame),
+            Kind::Unsubscribe | Kind::Cancel => self.end_exchange(at, frame.id),
+            Kind::Taken => self.acknowledge_payload(at, frame),
             Kind::Reply
             | Kind::Fail
             | Kind::Item

@@ -45,7 +45,7 @@ impl<C: Clone> Session<C> {
             Kind::Node => self.named(frame, events)?,
             Kind::Ok => self.subscribed(frame.id, events),
             Kind::Window => self.out.window(frame.id, !frame.flags.answer(), wire::read_u32("WINDOW", frame.head)?),
-            Kind::Taken => self.out.taken(frame.id, !frame.flags.answer()),
+            Kind::Taken => self.out.end_shared(frame.id, !frame.flags.answer()),
             Kind::Credit => self.credit(frame, events)?,
             Kind::Call | Kind::Publish | Kind::Reply | Kind::Fail | Kind::Item | Kind::Chunk => {
                 self.payload(frame, now_us, events)?
