@@ -351,7 +351,7 @@ impl StreamLog {
         let count = self.segments.iter().take_while(|sealed| sealed.base <= segment.last).count();
         if let Some(newest) = &mut self.newest {
             newest.cleaned(segment.events);
-            freed.iter().for_each(|(name, sequence)| newest.gone(name, *sequence));
+            freed.iter().for_each(|(name, sequence)| newest.remove(name, *sequence));
         }
         let replaced: Vec<_> = self.segments.drain(..count).collect();
         self.segments.push_front(segment);

@@ -158,7 +158,7 @@ impl Journal {
     }
 
     /// Operations of the newest file with the whole state, as far as readable. Changes nothing.
-    pub fn look(disk: &mut dyn Disk) -> Vec<Op> {
+    pub fn peek(disk: &mut dyn Disk) -> Vec<Op> {
         let names = disk.names(DIR).unwrap_or_default();
         let newest_first = names.iter().filter(|name| name.ends_with(".log")).rev();
         let mut files = newest_first.filter_map(|name| {
