@@ -67,7 +67,7 @@ impl<T> Reply<T> {
 
     /// True if the asker has gone or its deadline has passed.
     pub fn is_cancelled(&self) -> bool {
-        self.slot.as_ref().is_none_or(|slot| slot.look() != AskState::Live)
+        self.slot.as_ref().is_none_or(|slot| slot.state_now() != AskState::Live)
     }
 }
 

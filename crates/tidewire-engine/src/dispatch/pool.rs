@@ -67,7 +67,7 @@ pub(crate) struct Pool {
     /// Somebody does.
     watching: AtomicBool,
     workers: Mutex<Workers>,
-    left: Condvar,
+    thread_ended: Condvar,
     started: AtomicBool,
     ending: AtomicBool,
     /// There are as many threads as there may be; only a hint, set under the workers's lock.
@@ -106,7 +106,7 @@ impl Pool {
             watched: AtomicBool::new(false),
             watching: AtomicBool::new(false),
             workers: Mutex::default(),
-            left: Condvar::new(),
+            thread_ended: Condvar::new(),
             started: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             complete: AtomicBool::new(false),
@@ -355,7 +355,7 @@ impl Pool {
             }
             self.sleepers.wake_all();
             let late;
-            (workers, late) = self.left.wait_for(workers, deadline.saturating_duration_since(clock::now()));
+            (workers, late) = self.thread_ended.wait_for(workers, deadline.saturating_duration_since(clock::now()));
             if late {
                 break;
             }
@@ -414,7 +414,7 @@ impl Pool {
             if !self.ending() {
                 workers.handles.retain(|(other, _)| !Arc::ptr_eq(other, post));
             }
-            self.left.notify_all();
+            self.thread_ended.notify_all();
         }
     }
 

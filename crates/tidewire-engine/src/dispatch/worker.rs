@@ -32,7 +32,7 @@ pub(crate) struct WorkerState {
     stuck: AtomicBool,
     /// Its line is long for the pace at which it works.
     lags: AtomicBool,
-    gone: AtomicBool,
+    has_left: AtomicBool,
 }
 
 impl WorkerState {
@@ -47,7 +47,7 @@ impl WorkerState {
             resting: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
             lags: AtomicBool::new(false),
-            gone: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
         };
         (Arc::new(post), line)
     }
@@ -87,13 +87,13 @@ impl WorkerState {
         self.stuck.store(stuck, Ordering::Relaxed);
     }
 
-    /// Marks the thread as gone; answers whether it was still there.
+    /// Marks the thread as ended. False: it was marked before.
     pub fn leave(&self) -> bool {
-        !self.gone.swap(true, Ordering::AcqRel)
+        !self.has_left.swap(true, Ordering::AcqRel)
     }
 
     pub fn has_left(&self) -> bool {
-        self.gone.load(Ordering::Acquire)
+        self.has_left.load(Ordering::Acquire)
     }
 
     fn step(&self) {

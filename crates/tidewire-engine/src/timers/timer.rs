@@ -304,12 +304,12 @@ impl<M: Send + 'static> Alarm for Node<M> {
         if state.outcome.is_some() {
             return false;
         }
-        let taken = match (&state.cell, state.key) {
+        let removed = match (&state.cell, state.key) {
             (Some(cell), Some(key)) => cell.core.timers.remove(key),
             _ => None,
         };
         let never = state.due.is_none();
-        if taken.is_none() && !never && state.every.is_none() {
+        if removed.is_none() && !never && state.every.is_none() {
             return false;
         }
         state.outcome = Some(TimerOutcome::Cancelled);
@@ -320,7 +320,7 @@ impl<M: Send + 'static> Alarm for Node<M> {
         drop(state);
         drop((what, cell));
         wake_all(wakers);
-        taken.is_some() || never
+        removed.is_some() || never
     }
 
     fn outcome(&self) -> Option<TimerOutcome> {
