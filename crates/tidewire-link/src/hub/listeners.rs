@@ -108,17 +108,17 @@ impl HubHandle {
     }
 
     /// Takes in the node of a WebSocket that a server of HTTP has opened with
-    /// [`websocket_answer`](crate::websocket_answer); `came` followed the request. At a
-    /// hub without tokens, a node that `looks` reads statistics and descriptions alone.
+    /// [`websocket_answer`](crate::websocket_answer); `bytes` followed the request. At a
+    /// hub without tokens, a console reads statistics and descriptions alone.
     #[cfg(feature = "websocket")]
-    pub fn join_websocket(&self, stream: std::net::TcpStream, came: Vec<u8>, looks: bool) {
+    pub fn join_websocket(&self, stream: std::net::TcpStream, bytes: Vec<u8>, is_console: bool) {
         let shared = Arc::clone(&self.shared);
         self.shared.runtime.spawn(async move {
             let Ok(stream) = TcpStream::from_std(stream) else { return };
             let mut greeting = shared.greetings.begin(place_of(stream.peer_addr().ok().map(|peer| peer.ip())));
-            greeting.looks = looks;
+            greeting.is_console = is_console;
             let frame_max = shared.hello_bytes;
-            shared.accept(Socket::websocket(stream, came, frame_max), greeting);
+            shared.accept(Socket::websocket(stream, bytes, frame_max), greeting);
         });
     }
 }

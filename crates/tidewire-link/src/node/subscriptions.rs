@@ -78,10 +78,10 @@ impl Link {
 impl Drop for Subscription {
     fn drop(&mut self) {
         let Some(link) = self.link.upgrade() else { return };
-        let gone = {
+        let removed = {
             let mut state = link.state.lock();
-            let gone = state.subscriptions.remove(&self.number);
-            if let Some(subscribed) = &gone {
+            let removed = state.subscriptions.remove(&self.number);
+            if let Some(subscribed) = &removed {
                 if let Some(key) = subscribed.key {
                     state.plain.remove(key);
                 }
@@ -90,10 +90,10 @@ impl Drop for Subscription {
                     state.session.unsubscribe(id);
                 }
             }
-            gone
+            removed
         };
         // The handler may be the last to hold something: it is dropped after the lock.
-        drop(gone);
+        drop(removed);
         link.flush();
     }
 }

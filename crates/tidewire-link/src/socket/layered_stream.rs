@@ -39,7 +39,7 @@ pub enum Layer {
 
 impl LayeredStream {
     pub fn new(stream: Arc<TcpStream>, mut layer: Layer) -> Self {
-        let before = layer.direct().came();
+        let before = layer.direct().read_bytes();
         Self { stream, state: Mutex::new(State { layer, accepted: 0, over: None, most: usize::MAX, before }) }
     }
 
@@ -53,11 +53,11 @@ impl LayeredStream {
     }
 
     /// True if the last read left bytes unread, and the number of bytes read since the first frame.
-    pub fn left(&self) -> (bool, u64) {
+    pub fn read_progress(&self) -> (bool, u64) {
         let state = &mut *self.state.lock();
         let is_held = matches!(&state.layer, Layer::Ws(ws) if ws.is_held());
         let direct = state.layer.direct();
-        (is_held || direct.is_spent(), direct.came() - state.before)
+        (is_held || direct.is_spent(), direct.read_bytes() - state.before)
     }
 
     pub fn stream(&self) -> &TcpStream {
@@ -65,7 +65,7 @@ impl LayeredStream {
     }
 
     /// Reads like a plain stream. Bytes inside the layer are read before `WouldBlock` is returned,
-    /// unless they [exceed](Self::left) the limit of one read.
+    /// unless they [exceed](Self::read_progress) the limit of one read.
     pub fn try_read(&self, into: &mut [u8]) -> io::Result<usize> {
         let state = &mut *self.state.lock();
         if let Some(over) = state.over.take() {

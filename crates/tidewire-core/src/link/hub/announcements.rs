@@ -190,7 +190,7 @@ impl Hub {
             link.announcements.bytes += subscriber.announcement.len();
             let paused_until_us = link.announcements.pace.announced(subscriber.announcement.len(), max, now_us);
             // A peer is not silent while the hub itself pauses reading from it.
-            link.heart.heard(paused_until_us);
+            link.heart.note_received(paused_until_us);
             link.announcements.listed = None;
         }
         let node = self.name_of(subscriber.link).to_owned();

@@ -55,7 +55,7 @@ impl Hub {
             Some(link) if link.partner.is_some() => Ok(link.partner),
             Some(link) if link.gateway => Ok(Some(Access::GATEWAY)),
             Some(link) if link.remote || (own != 0 && link.number == own) => Ok(Some(Access::TRUSTED)),
-            Some(link) if link.looks && is_open => Ok(Some(Access::VIEWER)),
+            Some(link) if link.is_console && is_open => Ok(Some(Access::VIEWER)),
             _ => self.options.access.admit(hello.fields.text("token")),
         };
         let grant = grant.map_err(|text| (ErrorCode::Unauthorized, text.to_owned()))?;

@@ -90,7 +90,7 @@ struct Link {
     /// The grant of another hub whose messages the link passes on.
     partner: Option<usize>,
     /// The link of a console that may only look, unless it has a token.
-    looks: bool,
+    is_console: bool,
     /// Its other end is on this machine.
     near: bool,
     /// Its node and the hub share the memory of their machine.
@@ -260,7 +260,7 @@ impl Hub {
             gateway: false,
             remote: false,
             partner: None,
-            looks: false,
+            is_console: false,
             near: false,
             memory: false,
             hub: None,
@@ -350,9 +350,9 @@ impl Hub {
     }
 
     /// Marks a link as that of a console that may only look, if the hub has no tokens.
-    pub fn only_looks(&mut self, at: LinkId) {
+    pub fn mark_console(&mut self, at: LinkId) {
         if let Some(link) = self.link(at) {
-            link.looks = true;
+            link.is_console = true;
         }
     }
 
@@ -418,7 +418,7 @@ impl Hub {
         if link.closing || link.refused.is_some() {
             return;
         }
-        link.heart.heard(now_us);
+        link.heart.note_received(now_us);
         link.has_sent_all &= matches!(frame.kind, Kind::Ping | Kind::Pong);
         let greeting = link.greeting_until_us.is_some();
         let handled = if greeting { self.greeted(at, frame, now_us) } else { self.handle(at, frame) };
@@ -475,9 +475,8 @@ impl Hub {
         self.links.iter().flatten().map(|link| link.theirs.len()).sum()
     }
 
-    /// Times that it has noted to look at links: few for each link, however often its frames
-    /// gather.
-    pub fn looks(&self) -> usize {
+    /// Scheduled checks of links: few for each link, however often its frames gather.
+    pub fn scheduled_checks(&self) -> usize {
         self.due.len()
     }
 

@@ -137,7 +137,7 @@ impl<C> Session<C> {
 
     /// The own side does not listen at present: the other one is not silent for it.
     pub fn deaf(&mut self, now_us: u64) {
-        self.heart.heard(now_us);
+        self.heart.note_received(now_us);
     }
 
     /// Records a write to the wire.

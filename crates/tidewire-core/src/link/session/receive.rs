@@ -27,7 +27,7 @@ impl<C: Clone> Session<C> {
     /// # Errors
     /// [`Fault`] if the link can't go on.
     pub fn received(&mut self, frame: &Frame<'_>, now_us: u64, events: &mut Vec<Event<C>>) -> Result<(), Fault> {
-        self.heart.heard(now_us);
+        self.heart.note_received(now_us);
         self.inflate(now_us, events);
         if frame.kind == Kind::Error {
             let number = FailHead::parse(frame.head)?.number;
@@ -189,7 +189,7 @@ impl<C: Clone> Session<C> {
         now_us: u64,
         events: &mut Vec<Event<C>>,
     ) -> Result<(), Fault> {
-        self.heart.heard(now_us);
+        self.heart.note_received(now_us);
         self.inflate(now_us, events);
         let (id, flags) = (chunk.id, chunk.take(count));
         let progress = self.parts.filled(id, flags, count)?;
