@@ -328,7 +328,7 @@ impl<M: Send + 'static> ActorCell<M> {
             inbox.run == Run::Idle && inbox.waiting() == 0 && inbox.is_quiet()
         };
         if idle {
-            self.rests();
+            self.report_idle();
         } else {
             self.resume();
         }
@@ -336,7 +336,7 @@ impl<M: Send + 'static> ActorCell<M> {
 
     /// Wakes the waiters for the idle state. Called after a check under the inbox lock.
     #[inline]
-    pub(crate) fn rests(&self) {
+    pub(crate) fn report_idle(&self) {
         if self.attention.load(Ordering::Relaxed) & ATTEND_REST != 0 {
             self.wake_resters();
         }
@@ -472,7 +472,7 @@ impl<M: Send + 'static> ActorCell<M> {
             self.core.subjects.remove(id);
         }
         self.core.forget(self.id, self.name.as_deref());
-        self.rests();
+        self.report_idle();
         for watcher in watchers {
             watcher.notify(Notice::Signal(self.terminated(report.reason.clone())));
         }

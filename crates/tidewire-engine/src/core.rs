@@ -154,7 +154,7 @@ impl Core {
             }
             None => {
                 let last = pool.last_starved.lock();
-                last.as_ref().filter(|(at, _)| since.is_some_and(|since| *at >= since)).map(|(_, seen)| seen.clone())
+                last.as_ref().filter(|(at, _)| since.is_some_and(|since| *at >= since)).map(|(_, last)| last.clone())
             }
         }
     }

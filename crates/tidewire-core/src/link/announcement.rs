@@ -109,7 +109,7 @@ pub fn validate<'a>(pattern: &str, queue: &str, announcement: &'a [u8]) -> Resul
 
 fn read<'a>(pattern: &str, queue: &str, announcement: &'a [u8]) -> Result<ValidAnnouncement<'a>, String> {
     let fields = Fields::parse("SUBSCRIBE", announcement).map_err(|wrong| wrong.to_string())?;
-    let is_own = |wanted: &str| queue.is_empty() && pattern == wanted;
+    let is_own = |subject: &str| queue.is_empty() && pattern == subject;
     if let Some(json) = fields.text(AGENT) {
         let agent: Agent = described(AGENT, json)?;
         if !is_own(&agent_subject(&agent.id)) {

@@ -64,15 +64,15 @@ impl Packed {
 
 /// A block of a payload: a slice of one piece, or a copy gathered from several pieces.
 fn block_at<'a>(payload: &'a dyn PayloadParts, at: usize, gathered: &'a mut Vec<u8>) -> &'a [u8] {
-    let wanted = BLOCK_BYTES.min(payload.bytes() - at);
+    let length = BLOCK_BYTES.min(payload.bytes() - at);
     let piece = payload.piece(at);
-    if piece.len() >= wanted {
-        return &piece[..wanted];
+    if piece.len() >= length {
+        return &piece[..length];
     }
     gathered.clear();
-    while gathered.len() < wanted {
+    while gathered.len() < length {
         let piece = payload.piece(at + gathered.len());
-        let count = piece.len().min(wanted - gathered.len());
+        let count = piece.len().min(length - gathered.len());
         gathered.extend_from_slice(&piece[..count]);
     }
     gathered

@@ -104,12 +104,12 @@ impl Cleaning {
         let mut info = SegmentInfo::new(id, oldest.base, SEGMENT_BYTES as u64);
         info.first_time_us = oldest.first_time_us;
         info.last_time_us = newest.map_or(now_us, |newest| newest.last_time_us);
-        let made = (|| {
+        let created = (|| {
             let mut file = disk.create(&name)?;
             file.write_at(0, &Segment { id, base: oldest.base, created_us: now_us }.encode())?;
             Ok::<_, io::Error>(file)
         })();
-        let file = made.map_err(|error| disk_error("make", &name, &error))?;
+        let file = created.map_err(|error| disk_error("make", &name, &error))?;
         Ok(Self { file, upto, place: SegmentCursor::before(info.base), info, freed: Vec::new() })
     }
 

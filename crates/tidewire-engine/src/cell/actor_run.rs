@@ -104,7 +104,7 @@ impl<M: Send + 'static> ActorRun<M> {
                     if inbox.waiting() == 0 && inbox.is_quiet() {
                         inbox.run = Run::Idle;
                         drop(inbox);
-                        cell.rests();
+                        cell.report_idle();
                         return NextStep::Rest;
                     }
                     inbox.resumed = false;
@@ -303,8 +303,8 @@ impl<M: Send + 'static> ActorRun<M> {
             self.bury_hand_of_abandoned(cell);
             return true;
         }
-        let over = self.with_turn(cell, |driver, turn| driver.finish(turn)).unwrap_or(true);
-        if !over {
+        let is_finished = self.with_turn(cell, |driver, turn| driver.finish(turn)).unwrap_or(true);
+        if !is_finished {
             return self.rest_unless_resumed(cell);
         }
         let children: Vec<Arc<dyn AnyCell>> = cell.with_aside(|aside| {

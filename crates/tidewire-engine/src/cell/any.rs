@@ -154,8 +154,8 @@ impl<M: Send + 'static> AnyCell for ActorCell<M> {
         // A task of a coroutine may have a message in hand while the actor is idle: what counts is
         // what became of all of them.
         let ended = self.handled.load(Ordering::Relaxed) + dead + inbox.evicted;
-        let rests = inbox.run == Run::Idle && inbox.accepted == ended && !inbox.has_notice();
-        (rests || inbox.state == AcceptState::Closed).then_some(inbox.accepted)
+        let is_idle = inbox.run == Run::Idle && inbox.accepted == ended && !inbox.has_notice();
+        (is_idle || inbox.state == AcceptState::Closed).then_some(inbox.accepted)
     }
 
     fn wake_when_idle(&self, waker: &Waker) -> bool {

@@ -56,23 +56,23 @@ impl HubHandle {
     /// [`ListenError`] if the place is taken or not allowed.
     pub fn bind(&self, address: &Address) -> Result<Listening, ListenError> {
         let error = |error| ListenError { address: address.clone(), error };
-        let (shared, wanted, gates) = (Arc::downgrade(&self.shared), address.clone(), Gates::default());
+        let (shared, bound, gates) = (Arc::downgrade(&self.shared), address.clone(), Gates::default());
         let task_gates = gates.clone();
         let frame_max = self.shared.hub.lock().frame_bytes();
         let listening = self.shared.runtime.block_on(async move {
-            match &wanted {
+            match &bound {
                 Address::Unix(path) => {
                     let listener = bind_unix(path).await?;
                     tokio::spawn(accept_unix(listener, None, shared, task_gates));
-                    Ok((wanted.clone(), Some(path.clone())))
+                    Ok((bound.clone(), Some(path.clone())))
                 }
                 Address::Tcp { host, .. } if host.is_empty() => Err(io::Error::from(io::ErrorKind::InvalidInput)),
                 Address::Tcp { host, port } | Address::Tls { host, port, .. } | Address::Ws { host, port, .. } => {
-                    let layers = Layers::of(&wanted, frame_max)?;
+                    let layers = Layers::of(&bound, frame_max)?;
                     let listener = of_this_process(TcpListener::bind((host.as_str(), *port)).await?);
                     let port = listener.local_addr()?.port();
                     tokio::spawn(accept_tcp(listener, layers, shared, task_gates));
-                    Ok((wanted.with_port(port), None))
+                    Ok((bound.with_port(port), None))
                 }
             }
         });
@@ -89,13 +89,13 @@ impl HubHandle {
     /// [`ListenError`] if the place is not allowed.
     pub fn listen_to_own_user(&self, path: &Path) -> Result<Listening, ListenError> {
         let address = Address::Unix(path.to_owned());
-        let (shared, wanted, gates) = (Arc::downgrade(&self.shared), path.to_owned(), Gates::default());
+        let (shared, target, gates) = (Arc::downgrade(&self.shared), path.to_owned(), Gates::default());
         let task_gates = gates.clone();
         let listening = self.shared.runtime.block_on(async move {
-            let unnamed = wanted.with_extension("new");
+            let unnamed = target.with_extension("new");
             let listener = bind_unix(&unnamed).await?;
             let user = std::fs::metadata(&unnamed)?.uid();
-            std::fs::rename(&unnamed, wanted)?;
+            std::fs::rename(&unnamed, target)?;
             tokio::spawn(accept_unix(listener, Some(user), shared, task_gates));
             Ok(())
         });

@@ -34,7 +34,7 @@ pub(super) async fn keep(shared: Arc<Shared>, socket: Socket) {
     loop {
         if let Some(socket) = socket.take() {
             let (epoch, began_us) = (shared.state.lock().epoch, now_us());
-            let reason = match Connection::over(socket, shared.greeting.frame_bytes, epoch) {
+            let reason = match Connection::with_socket(socket, shared.greeting.frame_bytes, epoch) {
                 Ok(connection) => shared.go(Arc::new(connection)).await,
                 Err(_) => connection_closed(),
             };

@@ -34,12 +34,12 @@ impl LeaseRecord {
 }
 
 impl Ledger {
-    /// Leases a range to a worker. `holding` names the leases that the worker still has: these are
+    /// Leases a range to a worker. `lease_ids` are the leases that the worker still has: these are
     /// renewed, and its other leases are given back. Expired leases of other workers are lost.
     /// Returned runs are leased before new ones.
-    pub fn claim(&mut self, now: Clock, worker: u64, holding: &[u64]) -> Claim {
+    pub fn claim(&mut self, now: Clock, worker: u64, lease_ids: &[u64]) -> Claim {
         self.tick(now);
-        self.forget(worker, holding);
+        self.forget(worker, lease_ids);
         let deadline_us = self.clock.us + self.terms.lease_us;
         self.leases.iter_mut().filter(|one| one.worker == worker).for_each(|record| record.deadline_us = deadline_us);
         self.expire();
@@ -204,9 +204,9 @@ impl Ledger {
         Claim::Wait { state: self.state, hint_us: hint_us.min(self.terms.lease_us) }
     }
 
-    /// Gives back the leases of a worker, except those in `holding`.
-    fn forget(&mut self, worker: u64, holding: &[u64]) {
-        for record in self.take_leases(|record| record.worker == worker && !holding.contains(&record.id)) {
+    /// Gives back the leases of a worker, except those in `lease_ids`.
+    fn forget(&mut self, worker: u64, lease_ids: &[u64]) {
+        for record in self.take_leases(|record| record.worker == worker && !lease_ids.contains(&record.id)) {
             self.returned.put(record.first, record.count, record.losses);
         }
     }
@@ -227,7 +227,7 @@ impl Ledger {
     fn forget_workers(&mut self) {
         let since = self.clock.us.saturating_sub(2 * self.terms.lease_us);
         let leases = &self.leases;
-        self.workers.retain(|worker, seen| *seen >= since || leases.iter().any(|record| record.worker == *worker));
+        self.workers.retain(|worker, at_us| *at_us >= since || leases.iter().any(|record| record.worker == *worker));
     }
 
     fn take_leases(&mut self, which: impl Fn(&LeaseRecord) -> bool) -> Vec<LeaseRecord> {

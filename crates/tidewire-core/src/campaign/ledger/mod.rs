@@ -286,7 +286,7 @@ impl Ledger {
         if now.us + Clock::BACK_US < self.clock.us {
             let back = self.clock.us - now.us;
             self.leases.iter_mut().for_each(|record| record.deadline_us = record.deadline_us.saturating_sub(back));
-            self.workers.values_mut().for_each(|seen| *seen = seen.saturating_sub(back));
+            self.workers.values_mut().for_each(|seen_us| *seen_us = seen_us.saturating_sub(back));
             self.pace.forget_time(now.us);
             self.clock = now;
             return;

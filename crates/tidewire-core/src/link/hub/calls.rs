@@ -194,7 +194,7 @@ impl Hub {
         passing.take(frame)?;
         let number = self.link(at).map_or(0, |link| link.number);
         let Some(callee) = self.link_with_capacity(to) else { return Ok(None) };
-        if !callee.takes(frame) {
+        if !callee.can_take(frame) {
             let text = callee.excess(frame, "the node that answers: send less, or raise the limit there");
             return Ok(Some((ErrorCode::PayloadTooLarge, text)));
         }

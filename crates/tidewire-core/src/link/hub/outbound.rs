@@ -107,7 +107,7 @@ impl Hub {
 
 impl Link {
     /// True if its node takes a payload, and a frame, of this length.
-    pub(super) fn takes(&self, frame: &Frame<'_>) -> bool {
+    pub(super) fn can_take(&self, frame: &Frame<'_>) -> bool {
         stated_bytes(frame) <= self.payload_max as u64 && frame.bytes.len() <= self.frame_max + 4
     }
 

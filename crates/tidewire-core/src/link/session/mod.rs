@@ -71,7 +71,7 @@ enum OutboundExchange<C> {
 /// An exchange that the hub opened.
 enum InboundExchange {
     /// A call that is not complete yet. So many items were requested meanwhile.
-    Coming { lane: u8, wanted: u32, unread: bool },
+    Coming { lane: u8, requested: u32, unread: bool },
     /// An open call. Its caller may send so many items.
     Open { caller: u32, lane: u8, living: HandlerAliveTimer, input: Credit },
     /// A long message that was published.

@@ -147,8 +147,8 @@ impl<C: Clone> Session<C> {
         }
         match self.theirs.get(frame.id) {
             Some(InboundExchange::Open { .. }) => events.push(Event::Wanted(frame.id, items)),
-            Some(InboundExchange::Coming { wanted, unread, .. }) => {
-                *wanted = wanted.saturating_add(items);
+            Some(InboundExchange::Coming { requested, unread, .. }) => {
+                *requested = requested.saturating_add(items);
                 *unread |= items == 0;
             }
             Some(InboundExchange::Published) | None => {}
@@ -233,7 +233,7 @@ impl<C: Clone> Session<C> {
     fn expects(&mut self, frame: &Frame<'_>) -> Result<bool, WireError> {
         let (id, lane) = (frame.id, frame.flags.lane() as u8);
         let theirs = match frame.kind {
-            Kind::Call => InboundExchange::Coming { lane, wanted: 0, unread: false },
+            Kind::Call => InboundExchange::Coming { lane, requested: 0, unread: false },
             Kind::Publish if frame.flags.more() => InboundExchange::Published,
             Kind::Publish => return Ok(true),
             Kind::Fail => return Ok(self.mine.get(id).is_some()),
@@ -284,7 +284,7 @@ impl<C: Clone> Session<C> {
 
     fn called(&mut self, message: Message, now_us: u64, events: &mut Vec<Event<C>>) {
         let id = message.id;
-        let Some(&mut InboundExchange::Coming { lane, wanted, unread }) = self.theirs.get(id) else { return };
+        let Some(&mut InboundExchange::Coming { lane, requested, unread }) = self.theirs.get(id) else { return };
         let living = self.begin_living(message.head(), now_us);
         let caller = CallHead::parse(message.head()).map_or(0, |head| head.origin);
         if let Some(theirs) = self.theirs.get(id) {
@@ -296,8 +296,8 @@ impl<C: Clone> Session<C> {
             return self.end_theirs(id);
         }
         events.push(Event::Called(message));
-        if wanted > 0 {
-            events.push(Event::Wanted(id, wanted));
+        if requested > 0 {
+            events.push(Event::Wanted(id, requested));
         }
         if unread {
             events.push(Event::Wanted(id, 0));
