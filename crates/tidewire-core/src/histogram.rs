@@ -80,10 +80,10 @@ impl Histogram {
     /// Percent 0 means the smallest value, 50 the median, 100 the largest.
     pub fn percentile(&self, percent: f64) -> u64 {
         let rank = self.rank(percent);
-        let mut seen = 0;
+        let mut cumulative = 0;
         for (index, count) in self.counts.iter().enumerate() {
-            seen += count;
-            if seen >= rank {
+            cumulative += count;
+            if cumulative >= rank {
                 return last_of(self.first + index).min(self.max);
             }
         }

@@ -254,7 +254,7 @@ impl<M: Send + 'static> ActorRef<M> {
         let mut message = Some(message);
         poll_fn(move |cx| match message.take() {
             None => Poll::Pending,
-            Some(taken) => match cell.push_or_wait(Envelope::Plain(taken), Priority::Normal, cx.waker()) {
+            Some(next) => match cell.push_or_wait(Envelope::Plain(next), Priority::Normal, cx.waker()) {
                 Ok(sent) => Poll::Ready(Ok(sent)),
                 Err((Refusal::Full { .. }, envelope)) if cell.senders_wait() => {
                     message = envelope.into_message();

@@ -217,17 +217,17 @@ impl<T> AskSlot<T> {
     }
 
     pub fn cancel(&self) {
-        let gone = {
+        let discarded = {
             let mut state = self.state.lock();
             if self.stage.load(Ordering::Relaxed) == OPEN {
                 self.stage.store(CANCELLED, Ordering::Release);
             }
             (state.value.take(), state.waker.take())
         };
-        drop(gone);
+        drop(discarded);
     }
 
-    pub fn look(&self) -> AskState {
+    pub fn state_now(&self) -> AskState {
         // An asker whose time was up has gone for that reason.
         let deadline = self.deadline();
         if deadline != clock::NEVER && clock::now() >= deadline { AskState::Expired } else { self.stage() }
@@ -258,7 +258,7 @@ impl<T> AskSlot<T> {
 impl<T: Send + 'static> AskHandle for AskSlot<T> {
     fn standing(&self) -> AskState {
         // A watched deadline ends the ask when it comes. Without a watch, the clock has to be read.
-        if self.watched.load(Ordering::Relaxed) { self.stage() } else { self.look() }
+        if self.watched.load(Ordering::Relaxed) { self.stage() } else { self.state_now() }
     }
 
     fn settle(&self, end: AskEnd) {

@@ -256,8 +256,8 @@ impl<M: Send + 'static> ActorCell<M> {
 
     /// Gives a binding the actor's desk between turns, while its handler awaits something outside:
     /// to take the next message or to report the end of one.
-    pub fn outside<R>(self: &Arc<Self>, look: impl FnOnce(&mut Activation<'_, M>) -> R) -> R {
-        self.work.lock().outside(self, look)
+    pub fn outside<R>(self: &Arc<Self>, visit: impl FnOnce(&mut Activation<'_, M>) -> R) -> R {
+        self.work.lock().outside(self, visit)
     }
 
     /// True if a binding times the message of the current handler call: as often as turns are
@@ -290,7 +290,7 @@ impl<M: Send + 'static> ActorCell<M> {
 
     /// True while the actor accepts messages.
     pub fn is_open(&self) -> bool {
-        self.inbox.lock().intake == AcceptState::Open
+        self.inbox.lock().state == AcceptState::Open
     }
 
     /// Lets an actor run again whose handler waited for something outside.
@@ -328,7 +328,7 @@ impl<M: Send + 'static> ActorCell<M> {
             inbox.run == Run::Idle && inbox.waiting() == 0 && inbox.is_quiet()
         };
         if idle {
-            self.rests();
+            self.report_idle();
         } else {
             self.resume();
         }
@@ -336,7 +336,7 @@ impl<M: Send + 'static> ActorCell<M> {
 
     /// Wakes the waiters for the idle state. Called after a check under the inbox lock.
     #[inline]
-    pub(crate) fn rests(&self) {
+    pub(crate) fn report_idle(&self) {
         if self.attention.load(Ordering::Relaxed) & ATTEND_REST != 0 {
             self.wake_resters();
         }
@@ -375,15 +375,15 @@ impl<M: Send + 'static> ActorCell<M> {
         });
         let (wake, woken) = {
             let mut inbox = self.inbox.lock();
-            inbox.intake = match (inbox.intake, drain) {
+            inbox.state = match (inbox.state, drain) {
                 (AcceptState::Open, true) => AcceptState::Draining,
                 (AcceptState::Open | AcceptState::Draining, false) => AcceptState::Closing,
-                (intake, _) => intake,
+                (state, _) => state,
             };
-            if inbox.intake == AcceptState::Closing {
+            if inbox.state == AcceptState::Closing {
                 self.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
             }
-            let closed = inbox.intake == AcceptState::Closed;
+            let closed = inbox.state == AcceptState::Closed;
             if inbox.run == Run::Active {
                 inbox.resumed = true;
             }
@@ -424,7 +424,7 @@ impl<M: Send + 'static> ActorCell<M> {
 
     /// Adds a watcher, or tells it at once if this actor has terminated.
     pub(crate) fn watched_by(&self, watcher: Arc<dyn AnyCell>) {
-        let gone = self.with_aside(|aside| match (&aside.report, &aside.reason) {
+        let ended = self.with_aside(|aside| match (&aside.report, &aside.reason) {
             (Some(_), reason) => Some(reason.clone().unwrap_or(StopReason::Stopped)),
             (None, _) => {
                 if !aside.watchers.iter().any(|other| other.id() == watcher.id()) {
@@ -433,7 +433,7 @@ impl<M: Send + 'static> ActorCell<M> {
                 None
             }
         });
-        if let Some(reason) = gone {
+        if let Some(reason) = ended {
             watcher.notify(Notice::Signal(self.terminated(reason)));
         }
     }
@@ -453,8 +453,8 @@ impl<M: Send + 'static> ActorCell<M> {
         Signal::Terminated { actor: self.id, name: self.name.clone(), reason }
     }
 
-    pub(crate) fn with_aside<R>(&self, look: impl FnOnce(&mut ColdState<M>) -> R) -> R {
-        look(self.aside.lock().get_or_insert_default())
+    pub(crate) fn with_aside<R>(&self, visit: impl FnOnce(&mut ColdState<M>) -> R) -> R {
+        visit(self.aside.lock().get_or_insert_default())
     }
 
     /// Reports the end to everybody who wants to know. The first report counts.
@@ -472,7 +472,7 @@ impl<M: Send + 'static> ActorCell<M> {
             self.core.subjects.remove(id);
         }
         self.core.forget(self.id, self.name.as_deref());
-        self.rests();
+        self.report_idle();
         for watcher in watchers {
             watcher.notify(Notice::Signal(self.terminated(report.reason.clone())));
         }
@@ -532,7 +532,7 @@ impl<M: Send + 'static> Runnable for ActorCell<M> {
     fn discard(self: Arc<Self>) {
         // The thread that queued the actor runs it no more, or is about to release it.
         let mut work = self.work.lock();
-        if self.inbox.lock().intake == AcceptState::Closed {
+        if self.inbox.lock().state == AcceptState::Closed {
             work.bury_hand_of_abandoned(&self);
         }
     }

@@ -154,15 +154,15 @@ impl Core {
             }
             None => {
                 let last = pool.last_starved.lock();
-                last.as_ref().filter(|(at, _)| since.is_some_and(|since| *at >= since)).map(|(_, seen)| seen.clone())
+                last.as_ref().filter(|(at, _)| since.is_some_and(|since| *at >= since)).map(|(_, last)| last.clone())
             }
         }
     }
 
     fn starvation_now(&self, pool: &Pool) -> Option<Starvation> {
-        let held = pool.held()?;
+        let threads = pool.held_threads()?;
         let mut held_by = BTreeMap::new();
-        for id in &held.actors {
+        for id in &threads.actors {
             let cell = self.find(*id);
             let parent = cell.as_ref().filter(|cell| cell.name().is_none()).and_then(|cell| cell.parent());
             let named = parent.filter(|parent| parent.name().is_some());
@@ -171,7 +171,7 @@ impl Core {
         let options = &pool.options;
         // Spare threads replace only those that wait through the engine. The handler that reports
         // this has just ended its wait.
-        let spare = held.blocked > 0 && held.blocked + 1 >= options.spare_threads;
+        let spare = threads.blocked > 0 && threads.blocked + 1 >= options.spare_threads;
         let (setting, value) =
             if spare { ("spare_threads", options.spare_threads) } else { ("threads", options.threads) };
         let name = options.name.strip_prefix("tidewire-").unwrap_or(&options.name);

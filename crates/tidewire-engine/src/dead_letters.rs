@@ -194,7 +194,7 @@ impl DeadLetters {
         error: Option<Arc<str>>,
         detail: Option<Arc<str>>,
     ) {
-        let left = {
+        let dropped = {
             let mut state = self.state.lock();
             match state.letters.binary_search_by_key(&number, |letter| letter.number) {
                 Ok(at) => {
@@ -205,7 +205,7 @@ impl DeadLetters {
                 Err(_) => Some(message),
             }
         };
-        guarded(|| drop(left));
+        guarded(|| drop(dropped));
     }
 
     fn find(&self, number: u64) -> Option<DeadLetter> {

@@ -201,7 +201,7 @@ impl Inner {
         actors
     }
 
-    fn left(&self) -> Duration {
+    fn remaining(&self) -> Duration {
         let deadline = self.haste.lock().deadline;
         deadline.map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(clock::now()))
     }
@@ -227,11 +227,11 @@ impl Inner {
         crate::dispatch::blocking(|| {
             for cell in &actors {
                 while Arc::clone(cell).on_end(waker.clone()) {
-                    let left = self.left();
-                    if left.is_zero() || crate::current::actor_of(self.core.number) == Some(cell.id()) {
+                    let remaining = self.remaining();
+                    if remaining.is_zero() || crate::current::actor_of(self.core.number) == Some(cell.id()) {
                         Arc::clone(cell).abandon();
                     } else {
-                        thread::park_timeout(left);
+                        thread::park_timeout(remaining);
                     }
                 }
             }
@@ -243,7 +243,7 @@ impl Inner {
         }
         self.core.timers.end();
         self.haste.lock().waiting = None;
-        let grace = clock::now() + self.left().max(GRACE);
+        let grace = clock::now() + self.remaining().max(GRACE);
         for pool in &self.pools {
             // Threads whose actors were all abandoned need no more time than it takes to notice.
             let until = if report.stuck.is_empty() { grace } else { clock::now() + GRACE };

@@ -24,7 +24,7 @@ pub(crate) enum Run {
     Awaiting,
 }
 
-/// Intake state of a mailbox.
+/// State of a mailbox towards new messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AcceptState {
     Open,
@@ -69,7 +69,7 @@ pub(crate) struct Inbox<M> {
     /// truth.
     in_hand: u32,
     overflow: Overflow,
-    pub intake: AcceptState,
+    pub state: AcceptState,
     pub run: Run,
     /// `resume` came while the actor was on a thread.
     pub resumed: bool,
@@ -115,7 +115,7 @@ impl<M> Inbox<M> {
             in_hand: 0,
             high_water: 0,
             run,
-            intake: AcceptState::Open,
+            state: AcceptState::Open,
             overflow,
             resumed: false,
             passed: [0; 3],
@@ -127,7 +127,7 @@ impl<M> Inbox<M> {
     /// begun.
     #[inline]
     pub fn push(&mut self, envelope: Envelope<M>, priority: Priority, in_hand: impl Fn() -> u32) -> PushOutcome<M> {
-        if self.intake != AcceptState::Open {
+        if self.state != AcceptState::Open {
             return PushOutcome::Stopped(envelope);
         }
         if self.waiting + self.in_hand >= self.capacity {
@@ -207,7 +207,7 @@ impl<M> Inbox<M> {
     pub fn urgent(&self) -> bool {
         self.has_notice()
             || self.others_wait() != [false; 3]
-            || matches!(self.intake, AcceptState::Closing | AcceptState::Closed)
+            || matches!(self.state, AcceptState::Closing | AcceptState::Closed)
     }
 
     pub fn has_notice(&self) -> bool {
@@ -226,7 +226,7 @@ impl<M> Inbox<M> {
 
     /// Open, with nothing for the actor to attend to.
     pub fn is_quiet(&self) -> bool {
-        self.intake == AcceptState::Open && !self.resumed && !self.urgent()
+        self.state == AcceptState::Open && !self.resumed && !self.urgent()
     }
 
     /// How many messages wait here.
@@ -277,7 +277,7 @@ impl<M> Inbox<M> {
     /// half of the mailbox is free.
     pub fn woken(&mut self, in_hand: u32) -> Option<BoxedQueue<Waker>> {
         self.waiters.as_ref()?;
-        if self.waiting + in_hand <= self.capacity / 2 || self.intake != AcceptState::Open {
+        if self.waiting + in_hand <= self.capacity / 2 || self.state != AcceptState::Open {
             return self.waiters.take();
         }
         None

@@ -67,7 +67,7 @@ impl<T> Reply<T> {
 
     /// True if the asker has gone or its deadline has passed.
     pub fn is_cancelled(&self) -> bool {
-        self.slot.as_ref().is_none_or(|slot| slot.look() != AskState::Live)
+        self.slot.as_ref().is_none_or(|slot| slot.state_now() != AskState::Live)
     }
 }
 
@@ -181,8 +181,8 @@ fn counted<T>(slot: &AskSlot<T>, mut value: Result<T, AskError>) -> Result<T, As
         && let Some(core) = slot.home.upgrade()
     {
         core.ask_timeouts.fetch_add(1, Ordering::Relaxed);
-        let begun = tidewire_sync::clock::now().checked_sub(*after);
-        *starved = core.find(*actor).and_then(|cell| core.starvation(cell.place(), begun)).map(Box::new);
+        let since = tidewire_sync::clock::now().checked_sub(*after);
+        *starved = core.find(*actor).and_then(|cell| core.starvation(cell.place(), since)).map(Box::new);
     }
     value
 }

@@ -26,7 +26,7 @@ pub struct FrameReader {
     /// True if the buffer may grow when many bytes arrive at once.
     widens: bool,
     /// Whole frames may be left that were not visited.
-    left: bool,
+    has_frames: bool,
     /// A chunk that has arrived in part; this part has been visited.
     begun: Option<BegunChunk>,
 }
@@ -73,7 +73,7 @@ impl FrameReader {
             frame_max,
             default_bytes,
             widens: default_bytes > SMALL_BYTES,
-            left: false,
+            has_frames: false,
             begun: None,
         }
     }
@@ -127,7 +127,7 @@ impl FrameReader {
     }
 
     /// Some of the rest of it was read [`beside`](Self::beside): this is what is left.
-    pub fn came(&mut self, chunk: BegunChunk) {
+    pub fn set_begun(&mut self, chunk: BegunChunk) {
         self.begun = Some(chunk);
     }
 
@@ -167,18 +167,18 @@ impl FrameReader {
             let enough = visit(&frame);
             self.from += frame.bytes.len();
             if enough.0 {
-                self.left = true;
+                self.has_frames = true;
                 return Ok(false);
             }
         }
-        self.left = false;
+        self.has_frames = false;
         Ok(true)
     }
 
     /// True if the visitor stopped before the last frame. The caller visits the other frames before
     /// it reads again.
     pub fn is_left(&self) -> bool {
-        self.left
+        self.has_frames
     }
 
     /// Gives every whole frame to `visit`.

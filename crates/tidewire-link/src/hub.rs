@@ -57,7 +57,7 @@ struct Shared {
     hello_bytes: usize,
     /// Held by the one link, of those that bring more than is taken at one go, whose turn it is.
     seat: Semaphore,
-    look: Notify,
+    wakeup: Notify,
     /// Waiters for the end of the last call and the flush of its answer.
     idle: Idle,
     /// Callback for nodes that join or leave; `nodes` is the last count that it was notified of.
@@ -89,7 +89,7 @@ impl HubHandle {
             greeting_time,
             hello_bytes,
             seat: Semaphore::new(1),
-            look: Notify::new(),
+            wakeup: Notify::new(),
             idle: Idle::new(),
             on_nodes: OnceLock::new(),
             nodes: AtomicU64::new(0),
@@ -220,10 +220,10 @@ impl Shared {
         }
         peers[at] = Some(peer);
         drop(peers);
-        self.look.notify_one();
+        self.wakeup.notify_one();
     }
 
-    fn gone(&self, at: LinkId) {
+    fn remove_link(&self, at: LinkId) {
         // In this order: the number is free for another link only once nobody finds the old one
         // under it.
         if let Some(peer) = self.peers.write().get_mut(at) {
@@ -260,19 +260,19 @@ impl Shared {
 async fn watch_time(shared: Weak<Shared>) {
     loop {
         let Some(strong) = shared.upgrade() else { return };
-        // Until it sleeps, whatever is due sooner has it look once more.
+        // Until it sleeps, whatever is due sooner wakes it.
         strong.sleeps_until_us.store(u64::MAX, Ordering::Release);
         strong.hub.lock().tick(now_us());
         let local = strong.tick_locals().min(strong.log.tick());
         strong.settle();
         let next = strong.hub.lock().next_us().min(local);
         strong.sleeps_until_us.store(next, Ordering::Release);
-        let look = strong.look.notified();
-        tokio::pin!(look);
-        // The hub itself must be able to end while this sleeps: a day is long enough to look again.
+        let wakeup = strong.wakeup.notified();
+        tokio::pin!(wakeup);
+        // The hub itself must be able to end while this sleeps: a day is long enough.
         let until = instant(next.min(now_us() + 86_400_000_000));
         tokio::select! {
-            () = &mut look => {}
+            () = &mut wakeup => {}
             () = tokio::time::sleep_until(until.into()) => {}
         }
     }

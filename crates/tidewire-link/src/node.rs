@@ -41,7 +41,7 @@ pub use callbacks::{Exchange, Failure, Handler, Published, ReplyWaiter};
 use connection::Connection;
 pub use error::JoinError;
 use fanout::FanoutQueue;
-use reconnect::gone;
+use reconnect::connection_closed;
 use shared_memory::SharedReads;
 use subscriptions::Subscribed;
 pub use subscriptions::Subscription;
@@ -97,8 +97,8 @@ struct Shared {
     placed: Mutex<SharedReads>,
     address: Option<Address>,
     ends: Notify,
-    look: Notify,
-    /// The thread of the links is to flush the outbox at its next look.
+    wakeup: Notify,
+    /// The thread of the links is to flush the outbox at its next wake-up.
     to_flush: AtomicBool,
     /// The hub of this process that it has joined, if it has.
     place: Option<InProcessHub>,
@@ -109,7 +109,7 @@ struct Shared {
     log: Box<dyn Fn(&str) + Send + Sync>,
     again: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
     on_lost: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
-    left: Mutex<Option<OnLeft>>,
+    on_left: Mutex<Option<OnLeft>>,
     /// Those who wait until nothing is left to be answered and written.
     idle: Idle,
     pulse: Mutex<Option<Pulse>>,
@@ -172,7 +172,7 @@ impl Link {
 
     /// Calls this with the number of each node that was known here, and has gone.
     pub fn on_left(&self, call: impl Fn(u32) + Send + Sync + 'static) {
-        *self.shared.left.lock() = Some(Box::new(call));
+        *self.shared.on_left.lock() = Some(Box::new(call));
     }
 
     /// True while exchanges other than those of subscriptions are open: then a frame may wait for

@@ -103,7 +103,7 @@ impl SharedArena {
     }
 
     /// Description of the memory by which other processes find out if they share it.
-    pub fn said(&self) -> String {
+    pub fn description(&self) -> String {
         format!("{} {} {}", std::process::id(), self.file.as_raw_fd(), shown(&self.secret))
     }
 

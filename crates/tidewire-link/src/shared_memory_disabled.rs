@@ -21,7 +21,7 @@ impl SharedArena {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub fn said(&self) -> String {
+    pub fn description(&self) -> String {
         match *self {}
     }
 

@@ -55,11 +55,11 @@ impl Socket {
         Self::Tcp(without_delay(stream))
     }
 
-    /// A WebSocket after its handshake; `came` are the bytes that followed the handshake.
+    /// A WebSocket after its handshake; `bytes` are the bytes that followed the handshake.
     #[cfg(feature = "websocket")]
-    pub fn websocket(stream: TcpStream, came: Vec<u8>, frame_max: usize) -> Self {
+    pub fn websocket(stream: TcpStream, bytes: Vec<u8>, frame_max: usize) -> Self {
         let stream = Arc::new(without_delay(stream));
-        let ws = websocket::WebSocketIo::opened(carried(&stream, None), came, frame_max);
+        let ws = websocket::WebSocketIo::opened(carried(&stream, None), bytes, frame_max);
         Self::Layered(Box::new(LayeredStream::new(stream, Layer::Ws(Box::new(ws)))))
     }
 
@@ -144,10 +144,10 @@ impl Socket {
 
     /// True if the last read of a layer left bytes unread, and the number of bytes read since the
     /// first frame.
-    pub fn left(&self) -> (bool, u64) {
+    pub fn read_progress(&self) -> (bool, u64) {
         match self {
             Self::Tcp(_) | Self::Unix(_) => (false, 0),
-            Self::Layered(layered) => layered.left(),
+            Self::Layered(layered) => layered.read_progress(),
         }
     }
 

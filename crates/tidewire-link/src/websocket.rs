@@ -25,17 +25,17 @@ pub struct WebSocketIo {
     message: Bytes,
     frame_max: usize,
     /// More messages without frames came than are read at one go.
-    held: bool,
+    is_held: bool,
 }
 
 impl WebSocketIo {
     /// The WebSocket of a client whose request a server of HTTP has answered.
-    pub fn opened(carrier: Carrier, came: Vec<u8>, frame_max: usize) -> Self {
-        Self::new(carrier, came, Role::Server, frame_max)
+    pub fn opened(carrier: Carrier, bytes: Vec<u8>, frame_max: usize) -> Self {
+        Self::new(carrier, bytes, Role::Server, frame_max)
     }
 
-    /// A WebSocket after its handshake; `came` are the bytes that followed the handshake.
-    pub fn new(carrier: Carrier, came: Vec<u8>, role: Role, frame_max: usize) -> Self {
+    /// A WebSocket after its handshake; `bytes` are the bytes that followed the handshake.
+    pub fn new(carrier: Carrier, bytes: Vec<u8>, role: Role, frame_max: usize) -> Self {
         let message_max = message_max(frame_max);
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BYTES)
@@ -44,8 +44,8 @@ impl WebSocketIo {
             .max_write_buffer_size(message_max + MESSAGE_BYTES)
             .max_frame_size(Some(message_max))
             .max_message_size(Some(message_max));
-        let socket = WebSocket::from_partially_read(carrier, came, role, Some(config));
-        Self { socket, message: Bytes::new(), frame_max, held: false }
+        let socket = WebSocket::from_partially_read(carrier, bytes, role, Some(config));
+        Self { socket, message: Bytes::new(), frame_max, is_held: false }
     }
 
     /// Takes no longer frames from now on.
@@ -67,17 +67,17 @@ impl WebSocketIo {
 
     /// True if the last read returned `WouldBlock` although frames may be left inside.
     pub fn is_held(&self) -> bool {
-        self.held
+        self.is_held
     }
 
     /// Bytes of frames. `WouldBlock` means that nothing is left inside, either, unless it [is
     /// held](Self::is_held).
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let mut empty = 0;
-        self.held = false;
+        self.is_held = false;
         while self.message.is_empty() {
             if empty > EMPTY_MESSAGES {
-                self.held = true;
+                self.is_held = true;
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             empty += 1;

@@ -376,6 +376,6 @@ fn names_service(pattern: &str, service: &str) -> bool {
 
 /// True if two secrets are equal. The time of the comparison does not reveal how many bytes match.
 pub(super) fn same(one: &[u8], other: &[u8]) -> bool {
-    let differences = one.iter().zip(other).fold(0, |seen, (a, b)| seen | (a ^ b));
+    let differences = one.iter().zip(other).fold(0, |bits, (a, b)| bits | (a ^ b));
     one.len() == other.len() && std::hint::black_box(differences) == 0
 }

@@ -73,17 +73,17 @@ pub fn entries(listed: &[u8]) -> impl Iterator<Item = Result<Entry<'_>, Malforme
 
 fn entry<'a>(rest: &mut &'a [u8]) -> Option<Entry<'a>> {
     let [node, queue, pattern] = [text(rest)?, text(rest)?, text(rest)?];
-    let in_progress = u32::from_le_bytes(*taken(rest, 4)?.first_chunk()?);
-    let length = u32::from_le_bytes(*taken(rest, 4)?.first_chunk()?);
-    Some(Entry { node, queue, pattern, in_progress, says: taken(rest, length as usize)? })
+    let in_progress = u32::from_le_bytes(*take_bytes(rest, 4)?.first_chunk()?);
+    let length = u32::from_le_bytes(*take_bytes(rest, 4)?.first_chunk()?);
+    Some(Entry { node, queue, pattern, in_progress, says: take_bytes(rest, length as usize)? })
 }
 
 fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
-    let length = u16::from_le_bytes(*taken(rest, 2)?.first_chunk()?);
-    std::str::from_utf8(taken(rest, usize::from(length))?).ok()
+    let length = u16::from_le_bytes(*take_bytes(rest, 2)?.first_chunk()?);
+    std::str::from_utf8(take_bytes(rest, usize::from(length))?).ok()
 }
 
-fn taken<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
+fn take_bytes<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
     let (first, others) = rest.split_at_checked(bytes)?;
     *rest = others;
     Some(first)
@@ -103,13 +103,13 @@ impl<'a> Entry<'a> {
 ///
 /// # Errors
 /// The problem, in a text of bounded length.
-pub fn validate<'a>(pattern: &str, queue: &str, says: &'a [u8]) -> Result<ValidAnnouncement<'a>, String> {
-    read(pattern, queue, says).map_err(|problem| problem.chars().take(PROBLEM_CHARACTERS_MAX).collect())
+pub fn validate<'a>(pattern: &str, queue: &str, announcement: &'a [u8]) -> Result<ValidAnnouncement<'a>, String> {
+    read(pattern, queue, announcement).map_err(|problem| problem.chars().take(PROBLEM_CHARACTERS_MAX).collect())
 }
 
-fn read<'a>(pattern: &str, queue: &str, says: &'a [u8]) -> Result<ValidAnnouncement<'a>, String> {
-    let fields = Fields::parse("SUBSCRIBE", says).map_err(|wrong| wrong.to_string())?;
-    let is_own = |wanted: &str| queue.is_empty() && pattern == wanted;
+fn read<'a>(pattern: &str, queue: &str, announcement: &'a [u8]) -> Result<ValidAnnouncement<'a>, String> {
+    let fields = Fields::parse("SUBSCRIBE", announcement).map_err(|wrong| wrong.to_string())?;
+    let is_own = |subject: &str| queue.is_empty() && pattern == subject;
     if let Some(json) = fields.text(AGENT) {
         let agent: Agent = described(AGENT, json)?;
         if !is_own(&agent_subject(&agent.id)) {

@@ -83,7 +83,7 @@ struct Part {
     /// Bytes that come.
     total: usize,
     /// Bytes that have come.
-    came: usize,
+    received: usize,
     /// Bytes that it counts among those under way.
     counted: usize,
     /// Received since the sender was last asked for more.
@@ -99,7 +99,7 @@ impl Part {
         let inflater = message.flags.compressed().then(Inflater::default);
         message.flags = message.flags.with_compressed(false);
         let allowed = limits::LINK_WINDOW_BYTES.default as usize;
-        Self { message, inflater, total, came: 0, counted: total, unasked: 0, allowed, placed: false }
+        Self { message, inflater, total, received: 0, counted: total, unasked: 0, allowed, placed: false }
     }
 
     /// The buffer for received bytes.
@@ -111,8 +111,8 @@ impl Part {
     }
 
     /// Bytes that have not come.
-    fn left(&self) -> usize {
-        self.total - self.came
+    fn remaining(&self) -> usize {
+        self.total - self.received
     }
 
     /// Bytes to ask for now. Never more than the rest: a surplus would count for the next payload
@@ -241,8 +241,8 @@ impl Assemblies {
         let Some(total) = total else { return Ok(Progress::TooLong { bytes: stated }) };
         let mut bytes = Vec::new();
         // The memory is used as the bytes come; a length that is only stated costs addresses.
-        let held = if frame.flags.compressed() { 0 } else { total };
-        if total > self.capacity() || bytes.try_reserve_exact(aligned(frame.head.len()) + held).is_err() {
+        let reserved = if frame.flags.compressed() { 0 } else { total };
+        if total > self.capacity() || bytes.try_reserve_exact(aligned(frame.head.len()) + reserved).is_err() {
             return Ok(Progress::TooMany { bytes: stated });
         }
         self.bytes += total;
@@ -263,7 +263,7 @@ impl Assemblies {
             let problem = "the payload is placed, and nobody has asked for it in chunks";
             return Err(WireError::Unexpected { kind: "CHUNK", problem });
         }
-        if frame.payload.len() > part.left() {
+        if frame.payload.len() > part.remaining() {
             return Err(WireError::Malformed { kind: "CHUNK", problem: "the payload is longer than was stated" });
         }
         part.sink().extend_from_slice(frame.payload);
@@ -280,7 +280,7 @@ impl Assemblies {
         read: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Option<Result<usize, E>> {
         let part = self.parts.get_mut(&(id, answer)).filter(|part| !part.placed)?;
-        let most = most.min(part.left()).min(if part.inflater.is_some() { PACKED_BYTES } else { usize::MAX });
+        let most = most.min(part.remaining()).min(if part.inflater.is_some() { PACKED_BYTES } else { usize::MAX });
         if most == 0 {
             return None;
         }
@@ -299,8 +299,8 @@ impl Assemblies {
     pub fn filled(&mut self, id: u64, flags: Flags, count: usize) -> Result<Progress, WireError> {
         let key = (id, flags.answer());
         let Some(part) = self.parts.get_mut(&key) else { return Ok(Progress::Skipped) };
-        part.came += count;
-        if !flags.more() && part.left() > 0 {
+        part.received += count;
+        if !flags.more() && part.remaining() > 0 {
             return Err(WireError::Malformed { kind: "CHUNK", problem: "the payload is shorter than was stated" });
         }
         if flags.more() && count == 0 {

@@ -64,15 +64,15 @@ impl Packed {
 
 /// A block of a payload: a slice of one piece, or a copy gathered from several pieces.
 fn block_at<'a>(payload: &'a dyn PayloadParts, at: usize, gathered: &'a mut Vec<u8>) -> &'a [u8] {
-    let wanted = BLOCK_BYTES.min(payload.bytes() - at);
+    let length = BLOCK_BYTES.min(payload.bytes() - at);
     let piece = payload.piece(at);
-    if piece.len() >= wanted {
-        return &piece[..wanted];
+    if piece.len() >= length {
+        return &piece[..length];
     }
     gathered.clear();
-    while gathered.len() < wanted {
+    while gathered.len() < length {
         let piece = payload.piece(at + gathered.len());
-        let count = piece.len().min(wanted - gathered.len());
+        let count = piece.len().min(length - gathered.len());
         gathered.extend_from_slice(&piece[..count]);
     }
     gathered
@@ -121,9 +121,9 @@ pub(super) fn too_long(bytes: u64, max: usize) -> String {
 /// # Errors
 /// [`Unreadable`]; the bytes added by then are useless.
 pub fn inflate(packed: &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), Unreadable> {
-    let (mut left, bound) = (None, Bound { most, capacity: usize::MAX });
-    let used = inflate_blocks(&mut left, packed, bound, out)?;
-    is_whole(left, &packed[used..])
+    let (mut remaining, bound) = (None, Bound { most, capacity: usize::MAX });
+    let used = inflate_blocks(&mut remaining, packed, bound, out)?;
+    is_whole(remaining, &packed[used..])
 }
 
 /// Bounds of the inflated length of a payload.
@@ -139,7 +139,7 @@ pub struct Bound {
 #[derive(Debug, Default)]
 pub struct Inflater {
     packed: Vec<u8>,
-    left: Option<usize>,
+    remaining: Option<usize>,
 }
 
 impl Inflater {
@@ -149,16 +149,16 @@ impl Inflater {
     }
 
     /// Bytes of the payload that are missing. None: its length has not been stated.
-    pub fn left(&self) -> Option<usize> {
-        self.left
+    pub fn remaining(&self) -> Option<usize> {
+        self.remaining
     }
 
     /// True if [`inflate`](Self::inflate) would make progress or report a fault.
     pub fn is_ready(&self) -> bool {
-        match self.left {
+        match self.remaining {
             None => self.packed.len() >= STATED_BYTES,
             Some(0) => !self.packed.is_empty(),
-            Some(left) => !matches!(first_block(&self.packed, left.min(BLOCK_BYTES)), Ok(None)),
+            Some(remaining) => !matches!(first_block(&self.packed, remaining.min(BLOCK_BYTES)), Ok(None)),
         }
     }
 
@@ -168,7 +168,7 @@ impl Inflater {
     /// # Errors
     /// [`Unreadable`]; the bytes added by then are useless.
     pub fn inflate(&mut self, bound: Bound, out: &mut Vec<u8>) -> Result<(), Unreadable> {
-        let used = inflate_blocks(&mut self.left, &self.packed, bound, out)?;
+        let used = inflate_blocks(&mut self.remaining, &self.packed, bound, out)?;
         self.packed.drain(..used);
         Ok(())
     }
@@ -178,41 +178,41 @@ impl Inflater {
     /// # Errors
     /// [`Unreadable`] if something is missing.
     pub fn end(&self) -> Result<(), Unreadable> {
-        is_whole(self.left, &self.packed)
+        is_whole(self.remaining, &self.packed)
     }
 }
 
 /// Inflates the whole blocks at the beginning of `packed`, and answers how many bytes of it they
 /// had.
 fn inflate_blocks(
-    left: &mut Option<usize>,
+    remaining: &mut Option<usize>,
     packed: &[u8],
     bound: Bound,
     out: &mut Vec<u8>,
 ) -> Result<usize, Unreadable> {
     let mut rest = packed;
-    if left.is_none() {
+    if remaining.is_none() {
         let Some((stated, after)) = packed.split_first_chunk::<STATED_BYTES>() else { return Ok(0) };
         let stated = stated_length(u64::from_le_bytes(*stated), bound)?;
         if out.try_reserve_exact(stated).is_err() {
             return Err(Unreadable::NoMemory { bytes: stated as u64 });
         }
-        (*left, rest) = (Some(stated), after);
+        (*remaining, rest) = (Some(stated), after);
     }
-    while let Some(missing) = left.filter(|missing| *missing > 0) {
+    while let Some(missing) = remaining.filter(|missing| *missing > 0) {
         let share = missing.min(BLOCK_BYTES);
         let Some(block) = first_block(rest, share)? else { break };
         inflate_block(block, share, out)?;
-        (*left, rest) = (Some(missing - share), &rest[PREFIX_BYTES + block.len()..]);
+        (*remaining, rest) = (Some(missing - share), &rest[PREFIX_BYTES + block.len()..]);
     }
-    if *left == Some(0) && !rest.is_empty() {
+    if *remaining == Some(0) && !rest.is_empty() {
         return Err(Unreadable::Broken("bytes follow its last block"));
     }
     Ok(packed.len() - rest.len())
 }
 
-fn is_whole(left: Option<usize>, rest: &[u8]) -> Result<(), Unreadable> {
-    match left {
+fn is_whole(remaining: Option<usize>, rest: &[u8]) -> Result<(), Unreadable> {
+    match remaining {
         None => Err(Unreadable::Broken("it is shorter than the 8 bytes that state its length")),
         Some(0) if rest.is_empty() => Ok(()),
         Some(_) => Err(Unreadable::Broken("it ends before the length that it states is reached")),

@@ -10,7 +10,7 @@ use tidewire_proto::wire::{Frame, Kind, WireError};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlowWindow {
     /// Bytes that are still to come. None: no payload is under way.
-    left: Option<u64>,
+    remaining: Option<u64>,
     /// Bytes of the first window of this payload that may still come.
     window: u64,
     /// Bytes that the receiver asked for and that have not come. A request for one payload may
@@ -24,8 +24,8 @@ pub struct FlowWindow {
 /// How many items one side of an exchange may send.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Credit {
-    left: u64,
-    given: u64,
+    remaining: u64,
+    granted: u64,
 }
 
 /// The most requested bytes that are counted: an honest sender never has more in hand.
@@ -40,13 +40,13 @@ pub fn stated_bytes(frame: &Frame<'_>) -> u64 {
 impl Credit {
     /// A credit of so many items.
     pub fn new(items: u32) -> Self {
-        Self { left: items.into(), given: items.into() }
+        Self { remaining: items.into(), granted: items.into() }
     }
 
     /// Adds credit for so many further items.
     pub fn give(&mut self, items: u32) {
-        self.left = self.left.saturating_add(items.into());
-        self.given = self.given.saturating_add(items.into());
+        self.remaining = self.remaining.saturating_add(items.into());
+        self.granted = self.granted.saturating_add(items.into());
     }
 
     /// Counts a received item.
@@ -54,7 +54,8 @@ impl Credit {
     /// # Errors
     /// [`WireError::Limit`] if it exceeds the credit.
     pub fn take(&mut self) -> Result<(), WireError> {
-        self.left = self.left.checked_sub(1).ok_or(WireError::Limit { name: "stream_credit", max: self.given })?;
+        let exceeded = WireError::Limit { name: "stream_credit", max: self.granted };
+        self.remaining = self.remaining.checked_sub(1).ok_or(exceeded)?;
         Ok(())
     }
 }
@@ -65,7 +66,7 @@ impl FlowWindow {
         Self { items: Credit::new(items), ..Self::default() }
     }
 
-    /// The other side has given credit for so many further items.
+    /// The other side has granted credit for so many further items.
     pub fn credited(&mut self, items: u32) {
         self.items.give(items);
     }
@@ -79,7 +80,9 @@ impl FlowWindow {
             Kind::Chunk => self.chunk(frame),
             // The exchange ends, even in the middle of a payload.
             Kind::Fail if !frame.flags.more() => Ok(true),
-            Kind::Publish | Kind::Call | Kind::Reply | Kind::Fail | Kind::Item | Kind::End if self.left.is_some() => {
+            Kind::Publish | Kind::Call | Kind::Reply | Kind::Fail | Kind::Item | Kind::End
+                if self.remaining.is_some() =>
+            {
                 let problem = "the payload before it is not complete: send all of its chunks first";
                 Err(WireError::Unexpected { kind: frame.kind.name(), problem })
             }
@@ -90,7 +93,7 @@ impl FlowWindow {
                 if frame.flags.more() {
                     self.placed = frame.is_placed();
                     self.window = if self.placed { 0 } else { limits::LINK_WINDOW_BYTES.default };
-                    self.left = Some(stated_bytes(frame));
+                    self.remaining = Some(stated_bytes(frame));
                 }
                 Ok(true)
             }
@@ -104,20 +107,20 @@ impl FlowWindow {
         self.placed = false;
     }
 
-    /// The receiver has read the payload in its place. False: there is none.
-    pub fn taken(&mut self) -> bool {
+    /// The receiver has read the payload in shared memory. False: none is there.
+    pub fn end_placed(&mut self) -> bool {
         if self.placed {
-            self.left = None;
+            self.remaining = None;
         }
         std::mem::take(&mut self.placed)
     }
 
     fn chunk(&mut self, frame: &Frame<'_>) -> Result<bool, WireError> {
-        let Some(left) = self.left else { return Ok(false) };
+        let Some(remaining) = self.remaining else { return Ok(false) };
         let (count, more) = (frame.payload.len() as u64, frame.flags.more());
         let problem = match count {
-            _ if count > left => "the payload is longer than was stated",
-            _ if !more && count < left => "the payload is shorter than was stated",
+            _ if count > remaining => "the payload is longer than was stated",
+            _ if !more && count < remaining => "the payload is shorter than was stated",
             0 if more => "a chunk that is not the last one is empty",
             _ => "",
         };
@@ -130,7 +133,7 @@ impl FlowWindow {
         let first = count.min(self.window);
         self.window -= first;
         self.requested -= count - first;
-        self.left = more.then_some(left - count);
+        self.remaining = more.then_some(remaining - count);
         Ok(true)
     }
 }

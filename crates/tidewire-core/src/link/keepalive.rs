@@ -9,7 +9,7 @@ pub struct Keepalive {
     /// After so long without hearing anything, the link is dead.
     dead_after_us: u64,
     sent_us: u64,
-    heard_us: u64,
+    received_us: u64,
 }
 
 /// The action that a link has to take now.
@@ -31,7 +31,7 @@ impl Keepalive {
             ping_after_us: theirs_ms.saturating_mul(500),
             dead_after_us: ours_ms.saturating_mul(2_000),
             sent_us: now_us,
-            heard_us: now_us,
+            received_us: now_us,
         }
     }
 
@@ -41,13 +41,13 @@ impl Keepalive {
     }
 
     /// Records that something was received.
-    pub fn heard(&mut self, now_us: u64) {
-        self.heard_us = self.heard_us.max(now_us);
+    pub fn note_received(&mut self, now_us: u64) {
+        self.received_us = self.received_us.max(now_us);
     }
 
     /// Returns the action that is due. [`KeepaliveAction::Ping`] counts as a ping that was sent.
     pub fn beat(&mut self, now_us: u64) -> KeepaliveAction {
-        if now_us >= self.heard_us.saturating_add(self.dead_after_us) {
+        if now_us >= self.received_us.saturating_add(self.dead_after_us) {
             return KeepaliveAction::Dead;
         }
         if now_us >= self.sent_us.saturating_add(self.ping_after_us) {
@@ -60,11 +60,11 @@ impl Keepalive {
     /// True if the other side has been silent for half of the dead time. A peer that is alive pings
     /// within that time.
     pub fn is_silent(&self, now_us: u64) -> bool {
-        now_us >= self.heard_us.saturating_add(self.dead_after_us / 2)
+        now_us >= self.received_us.saturating_add(self.dead_after_us / 2)
     }
 
     /// The time of the next action of `beat`, if nothing is sent or received until then.
     pub fn next_us(&self) -> u64 {
-        (self.sent_us.saturating_add(self.ping_after_us)).min(self.heard_us.saturating_add(self.dead_after_us))
+        (self.sent_us.saturating_add(self.ping_after_us)).min(self.received_us.saturating_add(self.dead_after_us))
     }
 }

@@ -62,8 +62,8 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Directory<K, V> {
         let Some(ListRequest { updated, has_missed }) = self.requests.remove(&number) else { return Vec::new() };
         let entries: Vec<_> = entries.into_iter().filter(|(key, _)| !updated.contains(key)).collect();
         let present: BTreeSet<&K> = entries.iter().map(|(key, _)| key).chain(&updated).collect();
-        let gone: Vec<K> = self.known.keys().filter(|key| !present.contains(key)).cloned().collect();
-        let mut changes: Vec<_> = gone.iter().filter_map(|key| self.take(key)).collect();
+        let absent: Vec<K> = self.known.keys().filter(|key| !present.contains(key)).cloned().collect();
+        let mut changes: Vec<_> = absent.iter().filter_map(|key| self.take(key)).collect();
         changes.extend(entries.into_iter().flat_map(|(key, value)| self.put(key, value)));
         self.is_current |= !has_missed;
         changes
@@ -113,8 +113,8 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Directory<K, V> {
             return Vec::new();
         }
         let before = self.known.insert(key.clone(), value.clone());
-        let left = before.map(|before| Change::Left(key.clone(), before));
-        left.into_iter().chain([Change::Came(key, value)]).collect()
+        let removal = before.map(|before| Change::Left(key.clone(), before));
+        removal.into_iter().chain([Change::Came(key, value)]).collect()
     }
 
     fn take(&mut self, key: &K) -> Option<Change<K, V>> {

@@ -14,13 +14,13 @@ struct Entry<I, T> {
     origin: Option<u32>,
     lease_us: u64,
     until_us: u64,
-    /// References that were given to the holder and not released.
-    given: u64,
+    /// References of the holder that are not released.
+    references: u64,
     /// Calls of it, and calls whose argument it is, that are under way.
     busy: u32,
 }
 
-/// There is nothing of a key for a node.
+/// A node holds no export of this key.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display, derive_more::Error)]
 #[display("{}: {holder:?} holds no export of this key: it was disposed, its lease has ended, or another node holds it", key.get(..8).unwrap_or(key))]
 pub struct Gone {
@@ -28,7 +28,7 @@ pub struct Gone {
     holder: String,
 }
 
-/// So much has been given already.
+/// The table is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display, derive_more::Error)]
 #[display("remote_objects={most}: so many exports are open: dispose some, or shorten leases")]
 pub struct Full {
@@ -84,7 +84,7 @@ impl<I: Ord + Clone, T> Exports<I, T> {
     pub fn again(&mut self, holder: &str, identity: &I, now_us: u64) -> Option<Arc<str>> {
         let key = self.known.get(&(Arc::from(holder), identity.clone()))?;
         let entry = self.entries.get_mut(key)?;
-        entry.given += 1;
+        entry.references += 1;
         entry.until_us = now_us.saturating_add(entry.lease_us);
         Some(Arc::clone(key))
     }
@@ -102,7 +102,7 @@ impl<I: Ord + Clone, T> Exports<I, T> {
         value: T,
         now_us: u64,
     ) -> Result<Vec<T>, Full> {
-        let over = if self.len() < self.most { Vec::new() } else { self.expire(now_us).0 };
+        let expired = if self.len() < self.most { Vec::new() } else { self.expire(now_us).0 };
         if self.len() >= self.most {
             return Err(Full { most: self.most });
         }
@@ -110,8 +110,8 @@ impl<I: Ord + Clone, T> Exports<I, T> {
         self.known.insert((Arc::clone(&holder), identity.clone()), Arc::clone(&key));
         let until_us = now_us.saturating_add(lease_us);
         self.entries
-            .insert(key, Entry { value, identity, holder, origin: None, lease_us, until_us, given: 1, busy: 0 });
-        Ok(over)
+            .insert(key, Entry { value, identity, holder, origin: None, lease_us, until_us, references: 1, busy: 0 });
+        Ok(expired)
     }
 
     /// The value of an object that a node calls; the lease begins anew.
@@ -119,9 +119,9 @@ impl<I: Ord + Clone, T> Exports<I, T> {
     /// # Errors
     /// [`Gone`], if that node, at that link, holds nothing under this key.
     pub fn used(&mut self, key: &str, holder: &str, origin: u32, now_us: u64) -> Result<&T, Gone> {
-        let gone = || Gone { key: key.to_owned(), holder: holder.to_owned() };
-        let entry = self.entries.get_mut(key).filter(|entry| entry.given > 0 && entry.is_held_by(holder, origin));
-        let entry = entry.ok_or_else(gone)?;
+        let error = || Gone { key: key.to_owned(), holder: holder.to_owned() };
+        let entry = self.entries.get_mut(key).filter(|entry| entry.references > 0 && entry.is_held_by(holder, origin));
+        let entry = entry.ok_or_else(error)?;
         entry.origin = Some(origin);
         entry.until_us = now_us.saturating_add(entry.lease_us);
         Ok(&entry.value)
@@ -178,7 +178,7 @@ impl<I: Ord + Clone, T> Exports<I, T> {
     /// of other nodes or other links stay.
     pub fn release(&mut self, key: &str, holder: &str, origin: u32, count: u64) -> Option<T> {
         let entry = self.entries.get_mut(key).filter(|entry| entry.is_held_by(holder, origin))?;
-        entry.given = entry.given.saturating_sub(count);
+        entry.references = entry.references.saturating_sub(count);
         if entry.is_unused() { self.remove(key) } else { None }
     }
 
@@ -189,7 +189,7 @@ impl<I: Ord + Clone, T> Exports<I, T> {
         Some(value)
     }
 
-    /// The node of a link has gone, and with it all that it had.
+    /// The node of a link has left: removes its exports.
     pub fn left(&mut self, origin: u32) -> Vec<T> {
         self.remove_all(|entry| entry.origin == Some(origin))
     }
@@ -201,11 +201,11 @@ impl<I: Ord + Clone, T> Exports<I, T> {
 
     /// Removes the entries with an expired lease, and returns the time of the next expiry.
     pub fn expire(&mut self, now_us: u64) -> (Vec<T>, Option<u64>) {
-        let over = self.remove_all(|entry| entry.busy == 0 && entry.until_us <= now_us);
-        (over, self.entries.values().filter(|entry| entry.busy == 0).map(|entry| entry.until_us).min())
+        let expired = self.remove_all(|entry| entry.busy == 0 && entry.until_us <= now_us);
+        (expired, self.entries.values().filter(|entry| entry.busy == 0).map(|entry| entry.until_us).min())
     }
 
-    /// All that were given.
+    /// The values of all exports.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.entries.values().map(|entry| &entry.value)
     }
@@ -230,6 +230,6 @@ impl<I, T> Entry<I, T> {
     }
 
     fn is_unused(&self) -> bool {
-        self.given == 0 && self.busy == 0
+        self.references == 0 && self.busy == 0
     }
 }

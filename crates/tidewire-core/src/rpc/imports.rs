@@ -28,7 +28,7 @@ pub struct ImportUpdates {
     pub releases: Vec<(Arc<str>, u64)>,
 }
 
-/// So much is held already.
+/// The table is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display, derive_more::Error)]
 #[display("remote_objects={most}: so many imports are open: dispose some")]
 pub struct Full {
@@ -78,7 +78,7 @@ impl<T> Imports<T> {
         self.entries.get(key).map(|entry| &entry.value)
     }
 
-    /// All keys that are held.
+    /// All keys.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(|key| &**key)
     }
@@ -133,7 +133,7 @@ impl<T> Imports<T> {
         }
     }
 
-    /// The node of a link has gone: all that it had given is lost.
+    /// The node of a link has left: its objects are lost.
     pub fn left(&mut self, node: u32) {
         self.updates.remove(&node);
         self.entries.values_mut().filter(|entry| entry.node == node).for_each(|entry| entry.is_lost = true);

@@ -31,7 +31,7 @@ const OVERLOADS_MAX: u32 = 16;
 #[derive(Clone, Debug)]
 pub struct Retry<I> {
     until_us: Option<u64>,
-    left: u32,
+    retries_left: u32,
     was_lost: bool,
     overloads: u32,
     tried: Vec<I>,
@@ -41,9 +41,9 @@ pub struct Retry<I> {
 impl<I> Retry<I> {
     /// A call that ends at the latest at a time, if there is one, and is made again at most so
     /// often after losses. `seed` decides the waits.
-    pub fn new(until_us: Option<u64>, left: u32, seed: u64) -> Self {
+    pub fn new(until_us: Option<u64>, retries_left: u32, seed: u64) -> Self {
         let backoff = Backoff::new(WAIT_US.0, WAIT_US.1, seed);
-        Self { until_us, left, was_lost: false, overloads: 0, tried: Vec::new(), backoff }
+        Self { until_us, retries_left, was_lost: false, overloads: 0, tried: Vec::new(), backoff }
     }
 
     /// The instances that are not tried now.
@@ -77,9 +77,9 @@ impl<I> Retry<I> {
     /// Records that the link was lost after the call was sent. Returns true if the call is retried,
     /// at another instance if there is one.
     pub fn lost(&mut self, at: impl Into<Option<I>>, now_us: u64) -> bool {
-        let may = self.left > 0 && self.until_us.is_none_or(|until_us| now_us < until_us);
+        let may = self.retries_left > 0 && self.until_us.is_none_or(|until_us| now_us < until_us);
         if may {
-            self.left -= 1;
+            self.retries_left -= 1;
             self.was_lost = true;
             self.backoff.reset();
             self.tried.extend(at.into());

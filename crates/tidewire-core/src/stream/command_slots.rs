@@ -28,7 +28,7 @@ pub type Token = (usize, u64, u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Ready,
-    Placed,
+    Running,
     Parked,
 }
 
@@ -42,23 +42,23 @@ struct HeldToken {
 /// The known state of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Queue {
-    /// Nobody has looked since a slot became free.
+    /// No fetch has begun since a slot became free.
     Unknown,
     /// A fetch is under way.
-    Looking,
+    Fetching,
     /// The queue was found empty.
     Empty,
     /// The queue was found empty, and a fetch waits for a token.
     Waiting,
 }
 
-/// The places of one worker.
+/// The slots of one worker.
 #[derive(Clone, Debug)]
 pub struct CommandSlots {
     count: usize,
     lease_us: u64,
     queues: Vec<Queue>,
-    held: BTreeMap<u64, HeldToken>,
+    tokens: BTreeMap<u64, HeldToken>,
     ready: BTreeSet<(usize, u64)>,
     extend_us: Option<u64>,
     draining: bool,
@@ -72,7 +72,7 @@ impl CommandSlots {
             count: count.max(1),
             lease_us,
             queues: vec![Queue::Unknown; queues],
-            held: BTreeMap::new(),
+            tokens: BTreeMap::new(),
             ready: BTreeSet::new(),
             extend_us: None,
             draining: false,
@@ -80,8 +80,8 @@ impl CommandSlots {
     }
 
     fn free(&self) -> usize {
-        let taken = self.held.values().filter(|held| held.state != State::Parked).count();
-        self.count.saturating_sub(taken)
+        let busy = self.tokens.values().filter(|token| token.state != State::Parked).count();
+        self.count.saturating_sub(busy)
     }
 
     /// The fetches to begin now; each ends with [`fetched`](Self::fetched).
@@ -91,11 +91,11 @@ impl CommandSlots {
             return Vec::new();
         }
         let count = u32::try_from(free).unwrap_or(u32::MAX);
-        if self.queues.contains(&Queue::Looking) {
+        if self.queues.contains(&Queue::Fetching) {
             return Vec::new();
         }
         if let Some(queue) = self.queues.iter().position(|queue| *queue == Queue::Unknown) {
-            self.queues[queue] = Queue::Looking;
+            self.queues[queue] = Queue::Fetching;
             return vec![Fetch { queue, count, waits: false }];
         }
         let mut fetches = Vec::new();
@@ -113,7 +113,7 @@ impl CommandSlots {
         self.queues[queue] = Queue::Empty;
         if !tokens.is_empty() {
             // The next search starts again with the most urgent queue.
-            self.look_again();
+            self.reset_empty_queues();
         }
         let mut back = Vec::new();
         for &(sequence, ticket) in tokens {
@@ -123,61 +123,59 @@ impl CommandSlots {
                 back.push((queue, sequence, ticket));
                 continue;
             }
-            self.held.insert(sequence, HeldToken { queue, ticket, state: State::Ready });
+            self.tokens.insert(sequence, HeldToken { queue, ticket, state: State::Ready });
             self.ready.insert((queue, sequence));
             self.extend_us.get_or_insert(now_us.saturating_add((self.lease_us / 3).max(1)));
         }
         back
     }
 
-    /// The command that begins now, the most urgent and then the oldest one first. It has a place
+    /// The command that begins now, the most urgent and then the oldest one first. It has a slot
     /// until [`ended`](Self::ended).
     pub fn begin(&mut self) -> Option<Token> {
         let (queue, sequence) = self.ready.pop_first()?;
-        let held = self.held.get_mut(&sequence).expect("what is ready is held");
-        held.state = State::Placed;
-        Some((queue, sequence, held.ticket))
+        let token = self.tokens.get_mut(&sequence).expect("a ready token is stored");
+        token.state = State::Running;
+        Some((queue, sequence, token.ticket))
     }
 
-    /// A command that was begun waits for its key, and leaves its place. False: too many do, and it
-    /// is to go back for a while.
+    /// A running command waits for its key, and frees its slot. False: too many wait already.
     pub fn park(&mut self, sequence: u64) -> bool {
-        let parked = self.held.values().filter(|held| held.state == State::Parked).count();
-        match self.held.get_mut(&sequence) {
-            Some(held) if held.state == State::Placed && parked < PARKED_MAX => held.state = State::Parked,
+        let parked = self.tokens.values().filter(|token| token.state == State::Parked).count();
+        match self.tokens.get_mut(&sequence) {
+            Some(token) if token.state == State::Running && parked < PARKED_MAX => token.state = State::Parked,
             _ => return false,
         }
-        self.look_again();
+        self.reset_empty_queues();
         true
     }
 
-    /// A command has its key. Gives whether there is a place for it; else it is to go back, and its
-    /// key too.
+    /// A command has its key. False: no slot is free; give the command and its key back.
     pub fn unpark(&mut self, sequence: u64) -> bool {
-        let has_place = self.free() > 0;
-        match self.held.get_mut(&sequence) {
-            Some(held) if held.state == State::Parked && has_place => {
-                held.state = State::Placed;
+        let has_slot = self.free() > 0;
+        match self.tokens.get_mut(&sequence) {
+            Some(token) if token.state == State::Parked && has_slot => {
+                token.state = State::Running;
                 true
             }
             _ => false,
         }
     }
 
-    /// A command has ended, or goes back: its token is held no more. Gives whether it was.
+    /// Removes the token of a command that has ended or goes back. False: there was none.
     pub fn ended(&mut self, sequence: u64) -> bool {
-        let Some(held) = self.held.remove(&sequence) else { return false };
-        self.ready.remove(&(held.queue, sequence));
-        if self.held.is_empty() {
+        let Some(token) = self.tokens.remove(&sequence) else { return false };
+        self.ready.remove(&(token.queue, sequence));
+        if self.tokens.is_empty() {
             self.extend_us = None;
         }
-        self.look_again();
+        self.reset_empty_queues();
         true
     }
 
-    /// A place is free: the queues are looked at again, the most urgent first, but those at which
-    /// it waits.
-    fn look_again(&mut self) {
+    /// A slot is free: queues that were found empty are fetched from again, the most urgent first.
+    /// Queues with a waiting fetch keep theirs.
+    fn reset_empty_queues(&mut self) {
         for queue in &mut self.queues {
             if *queue == Queue::Empty {
                 *queue = Queue::Unknown;
@@ -191,7 +189,7 @@ impl CommandSlots {
             return Vec::new();
         }
         self.extend_us = Some(now_us.saturating_add((self.lease_us / 3).max(1)));
-        self.held.iter().map(|(sequence, held)| (held.queue, *sequence, held.ticket)).collect()
+        self.tokens.iter().map(|(sequence, token)| (token.queue, *sequence, token.ticket)).collect()
     }
 
     /// When to call [`extend`](Self::extend) next.
@@ -204,8 +202,8 @@ impl CommandSlots {
         self.draining = true;
         let mut back = Vec::new();
         while let Some((queue, sequence)) = self.ready.pop_first() {
-            if let Some(held) = self.held.remove(&sequence) {
-                back.push((queue, sequence, held.ticket));
+            if let Some(token) = self.tokens.remove(&sequence) {
+                back.push((queue, sequence, token.ticket));
             }
         }
         back
@@ -213,13 +211,13 @@ impl CommandSlots {
 
     /// How many commands it has, those that wait for their keys among them.
     pub fn held(&self) -> usize {
-        self.held.len()
+        self.tokens.len()
     }
 
     /// True if the worker drains, has no commands left, and no fetch is under way.
     pub fn is_over(&self) -> bool {
-        let quiet = |queue: &Queue| !matches!(queue, Queue::Looking | Queue::Waiting);
-        self.draining && self.held.is_empty() && self.queues.iter().all(quiet)
+        let quiet = |queue: &Queue| !matches!(queue, Queue::Fetching | Queue::Waiting);
+        self.draining && self.tokens.is_empty() && self.queues.iter().all(quiet)
     }
 }
 

@@ -91,8 +91,8 @@ impl Newest {
         self.sequences.retain(|_, sequence| *sequence >= first);
     }
 
-    /// An event is gone, and so are all older ones of its name.
-    pub fn gone(&mut self, name: &str, sequence: u64) {
+    /// Removes the name of a deleted event, if that was the newest one of its name.
+    pub fn remove(&mut self, name: &str, sequence: u64) {
         if self.sequences.get(name) == Some(&sequence) {
             self.sequences.remove(name);
         }

@@ -260,8 +260,8 @@ impl Consumer {
         Delivered { delivery, ticket }
     }
 
-    /// An event that the stream does not have any more.
-    pub fn gone(&mut self, sequence: u64, now_us: u64) {
+    /// Finishes an event that the stream no longer has.
+    pub fn skip_missing(&mut self, sequence: u64, now_us: u64) {
         if self.pending.contains_key(&sequence) {
             self.finish(sequence, now_us);
         }

@@ -164,17 +164,17 @@ impl Inbox {
     }
 
     fn is_new(&mut self, sender: &str, number: u64, sequence: u64) -> bool {
-        let heard = &mut self.record.heard;
-        match heard.get_mut(sender) {
+        let senders = &mut self.record.heard;
+        match senders.get_mut(sender) {
             Some((newest, _)) if *newest >= number => return false,
             Some(found) => *found = (number, sequence),
             None => {
-                if heard.len() >= self.senders_max {
+                if senders.len() >= self.senders_max {
                     let oldest =
-                        heard.iter().min_by_key(|(_, (_, heard_at))| *heard_at).map(|(sender, _)| sender.clone());
-                    oldest.map(|oldest| heard.remove(&oldest));
+                        senders.iter().min_by_key(|(_, (_, heard_at))| *heard_at).map(|(sender, _)| sender.clone());
+                    oldest.map(|oldest| senders.remove(&oldest));
                 }
-                heard.insert(sender.into(), (number, sequence));
+                senders.insert(sender.into(), (number, sequence));
             }
         }
         true

@@ -244,9 +244,9 @@ impl Bucket {
         }
         let keep = if entry.purged { 0 } else { self.options.history.max(1) - 1 };
         while entries.len() > keep {
-            let gone = entries.pop_front().expect("there is one");
-            self.bytes -= gone.bytes();
-            self.revisions.remove(&gone.revision);
+            let removed = entries.pop_front().expect("there is one");
+            self.bytes -= removed.bytes();
+            self.revisions.remove(&removed.revision);
         }
         self.bytes += entry.bytes();
         self.live += u64::from(entry.value.is_some());
@@ -265,9 +265,9 @@ impl Bucket {
         while self.deleted.len() > self.options.deleted_max {
             let revision = self.deleted.pop_first().expect("there is one");
             let Some(key) = self.revisions.get(&revision).cloned() else { continue };
-            for gone in self.keys.remove(&key).into_iter().flatten() {
-                self.bytes -= gone.bytes();
-                self.revisions.remove(&gone.revision);
+            for removed in self.keys.remove(&key).into_iter().flatten() {
+                self.bytes -= removed.bytes();
+                self.revisions.remove(&removed.revision);
             }
         }
     }

@@ -14,7 +14,7 @@ pub struct Lease {
     /// The newest token.
     pub fence: u64,
     /// The current holder and the end of its lease.
-    pub held: Option<ActiveLease>,
+    pub active: Option<ActiveLease>,
     waiting: VecDeque<LeaseWaiter>,
 }
 
@@ -71,7 +71,7 @@ impl Leases {
     ) -> Option<Outcome> {
         let lease = self.leases.entry(name.to_owned()).or_default();
         lease.expire(now_us);
-        if lease.held.is_none() && lease.waiting.is_empty() {
+        if lease.active.is_none() && lease.waiting.is_empty() {
             return Some(Outcome::Granted(ticket, lease.grant(name, holder.to_owned(), ttl_us, now_us)));
         }
         if wait_us == 0 {
@@ -86,16 +86,16 @@ impl Leases {
     pub fn renew(&mut self, name: &str, fence: u64, now_us: u64) -> Option<u64> {
         let lease = self.leases.get_mut(name).filter(|lease| lease.fence == fence)?;
         lease.expire(now_us);
-        let held = lease.held.as_mut()?;
-        held.until_us = now_us.saturating_add(held.ttl_us);
-        Some(held.ttl_us)
+        let active = lease.active.as_mut()?;
+        active.until_us = now_us.saturating_add(active.ttl_us);
+        Some(active.ttl_us)
     }
 
     /// Releases a lease. True if it was held with this token.
     pub fn release(&mut self, name: &str, fence: u64, now_us: u64) -> bool {
         let Some(lease) = self.leases.get_mut(name).filter(|lease| lease.fence == fence) else { return false };
         lease.expire(now_us);
-        lease.held.take().is_some()
+        lease.active.take().is_some()
     }
 
     /// Stops waiting.
@@ -117,7 +117,7 @@ impl Leases {
                 }
                 waits
             });
-            if lease.held.is_none()
+            if lease.active.is_none()
                 && let Some(next) = lease.waiting.pop_front()
             {
                 outcomes.push(Outcome::Granted(next.ticket, lease.grant(name, next.holder, next.ttl_us, now_us)));
@@ -131,8 +131,8 @@ impl Leases {
         let waited = self.leases.values().filter(|lease| !lease.waiting.is_empty());
         waited
             .flat_map(|lease| {
-                let held = lease.held.as_ref().map_or(0, |held| held.until_us);
-                lease.waiting.iter().map(|waiting| waiting.until_us).chain([held])
+                let until_us = lease.active.as_ref().map_or(0, |active| active.until_us);
+                lease.waiting.iter().map(|waiting| waiting.until_us).chain([until_us])
             })
             .min()
     }
@@ -154,7 +154,7 @@ impl Leases {
         let lease = self.leases.entry(granted.name).or_default();
         lease.fence = granted.fence;
         let until_us = now_us.saturating_add(granted.ttl_us);
-        lease.held = Some(ActiveLease { holder: granted.holder, ttl_us: granted.ttl_us, until_us });
+        lease.active = Some(ActiveLease { holder: granted.holder, ttl_us: granted.ttl_us, until_us });
     }
 
     /// Repeats a release of before a crash, or that of a lease whose token alone is known.
@@ -162,21 +162,21 @@ impl Leases {
         let lease = self.leases.entry(name.to_owned()).or_default();
         lease.fence = lease.fence.max(fence);
         if lease.fence == fence {
-            lease.held = None;
+            lease.active = None;
         }
     }
 }
 
 impl Lease {
     fn expire(&mut self, now_us: u64) {
-        if self.held.as_ref().is_some_and(|held| held.until_us <= now_us) {
-            self.held = None;
+        if self.active.as_ref().is_some_and(|active| active.until_us <= now_us) {
+            self.active = None;
         }
     }
 
     fn grant(&mut self, name: &str, holder: String, ttl_us: u64, now_us: u64) -> Granted {
         self.fence += 1;
-        self.held = Some(ActiveLease { holder: holder.clone(), ttl_us, until_us: now_us.saturating_add(ttl_us) });
+        self.active = Some(ActiveLease { holder: holder.clone(), ttl_us, until_us: now_us.saturating_add(ttl_us) });
         Granted { name: name.to_owned(), fence: self.fence, holder, ttl_us }
     }
 }

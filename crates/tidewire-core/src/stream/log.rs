@@ -351,7 +351,7 @@ impl StreamLog {
         let count = self.segments.iter().take_while(|sealed| sealed.base <= segment.last).count();
         if let Some(newest) = &mut self.newest {
             newest.cleaned(segment.events);
-            freed.iter().for_each(|(name, sequence)| newest.gone(name, *sequence));
+            freed.iter().for_each(|(name, sequence)| newest.remove(name, *sequence));
         }
         let replaced: Vec<_> = self.segments.drain(..count).collect();
         self.segments.push_front(segment);
@@ -421,8 +421,8 @@ impl StreamLog {
         let oldest = &self.segments[0];
         let purged = oldest.last < self.first;
         let old = self.options.max_age_us.is_some_and(|age| oldest.last_time_us.saturating_add(age) <= now_us);
-        let over = self.options.drop_old && self.options.max_bytes.is_some_and(|max| self.bytes() > max);
+        let oversized = self.options.drop_old && self.options.max_bytes.is_some_and(|max| self.bytes() > max);
         // The delayed messages of a segment keep it until they are due.
-        (purged || old || over) && !self.delayed.iter().any(|(_, sequence)| *sequence <= oldest.last)
+        (purged || old || oversized) && !self.delayed.iter().any(|(_, sequence)| *sequence <= oldest.last)
     }
 }

@@ -325,9 +325,9 @@ struct RecordTail<'a>(&'a [u8]);
 
 impl<'a> RecordTail<'a> {
     fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
+        let (head, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
-        Some(taken)
+        Some(head)
     }
 
     fn u64(&mut self) -> Option<u64> {

@@ -32,13 +32,13 @@ impl<T> Schedules<T> {
     /// Makes one, or takes the place of the one of this name.
     pub fn set(&mut self, name: &str, timing: Timing, what: T, (began_us, over_us): (u64, u64)) -> &Schedule<T> {
         let next_us = timing.next_us(began_us, over_us);
-        let made = Schedule { what, began_us, over_us, next_us, timing };
+        let schedule = Schedule { what, began_us, over_us, next_us, timing };
         match self.all.entry(name.to_owned()) {
             Entry::Occupied(mut at) => {
-                at.insert(made);
+                at.insert(schedule);
                 at.into_mut()
             }
-            Entry::Vacant(at) => at.insert(made),
+            Entry::Vacant(at) => at.insert(schedule),
         }
     }
 

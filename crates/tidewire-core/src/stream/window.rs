@@ -73,10 +73,10 @@ impl Window {
         if self.in_flight > 0 {
             return 0;
         }
-        let mut left = BATCH_BYTES;
-        let fits = |bytes: &&usize| match left.checked_sub(**bytes) {
+        let mut budget = BATCH_BYTES;
+        let fits = |bytes: &&usize| match budget.checked_sub(**bytes) {
             Some(rest) => {
-                left = rest;
+                budget = rest;
                 true
             }
             None => false,

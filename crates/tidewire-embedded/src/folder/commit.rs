@@ -87,7 +87,7 @@ impl Folder {
     /// Removes the expired segments of streams. The journal first records the new beginning of each
     /// stream, to tell a lost file from a removed one.
     fn retire_all(&mut self, names: impl IntoIterator<Item = String>, now_us: u64) -> HomeResult<()> {
-        let mut over = Vec::new();
+        let mut retired = Vec::new();
         for name in names {
             let id = self.draw();
             let Self { disk, streams, journal, .. } = self;
@@ -95,16 +95,16 @@ impl Folder {
             let bases = stream.files.retire(disk.as_mut(), id, now_us)?;
             if !bases.is_empty() {
                 journal.append(&Op::First(stream.number, stream.files.log.first()));
-                over.push((name, bases));
+                retired.push((name, bases));
             }
         }
-        if over.is_empty() {
+        if retired.is_empty() {
             return Ok(());
         }
         self.journal.write(now_us)?;
         self.journal.sync()?;
         let Self { disk, streams, .. } = self;
-        over.into_iter().try_for_each(|(name, bases)| {
+        retired.into_iter().try_for_each(|(name, bases)| {
             streams.get_mut(&name).map_or(Ok(()), |stream| stream.files.remove(disk.as_mut(), &bases))
         })
     }
@@ -159,8 +159,8 @@ impl Folder {
         }
         for (name, lease) in self.leases.iter() {
             let (name, fence) = (name.to_owned(), lease.fence);
-            ops.push(match lease.held.as_ref().filter(|held| held.until_us > now_us) {
-                Some(held) => Op::Granted(Granted { name, fence, holder: held.holder.clone(), ttl_us: held.ttl_us }),
+            ops.push(match lease.active.as_ref().filter(|active| active.until_us > now_us) {
+                Some(lease) => Op::Granted(Granted { name, fence, holder: lease.holder.clone(), ttl_us: lease.ttl_us }),
                 None => Op::Released(name, fence),
             });
         }

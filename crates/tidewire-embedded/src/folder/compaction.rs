@@ -16,8 +16,8 @@ use super::errors::{disk_error, sync_error};
 use super::files::{SegmentCursor, StreamFiles, log_name};
 use crate::disk::{Disk, File};
 
-/// Events that are looked at in one step, and bytes that one writes, so that calls get their turn.
-const LOOKED_AT: u32 = 10_000;
+/// Events that are scanned in one step, and bytes that one writes, so that calls get their turn.
+const SCANNED_MAX: u32 = 10_000;
 const STEP_BYTES: usize = 1 << 20;
 const UNFINISHED: &str = ".new";
 
@@ -104,18 +104,18 @@ impl Cleaning {
         let mut info = SegmentInfo::new(id, oldest.base, SEGMENT_BYTES as u64);
         info.first_time_us = oldest.first_time_us;
         info.last_time_us = newest.map_or(now_us, |newest| newest.last_time_us);
-        let made = (|| {
+        let created = (|| {
             let mut file = disk.create(&name)?;
             file.write_at(0, &Segment { id, base: oldest.base, created_us: now_us }.encode())?;
             Ok::<_, io::Error>(file)
         })();
-        let file = made.map_err(|error| disk_error("make", &name, &error))?;
+        let file = created.map_err(|error| disk_error("make", &name, &error))?;
         Ok(Self { file, upto, place: SegmentCursor::before(info.base), info, freed: Vec::new() })
     }
 
     /// Copies some events that stay. True: those were the last.
     fn step(&mut self, disk: &mut dyn Disk, files: &mut StreamFiles, now_us: u64) -> HomeResult<bool> {
-        let (mut place, mut left) = (self.place, LOOKED_AT);
+        let (mut place, mut remaining) = (self.place, SCANNED_MAX);
         let (upto, mut bytes) = (self.upto, 0);
         let mut read = Vec::new();
         files.read(disk, &mut place, &mut |event, _, _| {
@@ -126,8 +126,8 @@ impl Cleaning {
             event.write_to(&mut body);
             bytes += body.len();
             read.push(body);
-            left -= 1;
-            left > 0 && bytes < STEP_BYTES
+            remaining -= 1;
+            remaining > 0 && bytes < STEP_BYTES
         })?;
         self.place = place;
         self.copy(&read, files, now_us)?;

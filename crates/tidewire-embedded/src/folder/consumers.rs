@@ -9,13 +9,13 @@ use tidewire_proto::generated::limits;
 
 use super::files::SegmentCursor;
 use super::names::{check_consumer, check_count, clipped};
-use super::read::{Subjects, is_shown, selects, taken};
+use super::read::{Subjects, is_shown, selects, to_event};
 use super::streams::same;
 use super::{Cursor, Folder};
 use crate::state::Op;
 
-/// How many events are looked at for one fetch, so that others get their turn.
-const LOOKED_AT: u32 = 20_000;
+/// How many events are scanned for one fetch, so that others get their turn.
+const SCANNED_MAX: u32 = 20_000;
 
 /// Result of a fetch.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl Folder {
         };
         cursor.used_us = now_us;
         cursor.machine.tick(now_us);
-        let mut fetching = Fetching { deliveries: Vec::new(), bytes: 0, left: LOOKED_AT, fetch, now_us };
+        let mut fetching = Fetching { deliveries: Vec::new(), bytes: 0, remaining: SCANNED_MAX, fetch, now_us };
         let result = fetching.run(disk.as_mut(), known, &mut cursor);
         let changes = cursor.machine.take_changes();
         if !changes.is_empty() {
@@ -133,7 +133,7 @@ impl Folder {
         known.cursors.insert(consumer.to_owned(), cursor);
         self.plan(stream, consumer);
         result?;
-        Ok(Fetched { more: fetching.left == 0, deliveries: fetching.deliveries })
+        Ok(Fetched { more: fetching.remaining == 0, deliveries: fetching.deliveries })
     }
 
     /// Releases deliveries that no caller took.
@@ -315,7 +315,7 @@ impl Folder {
 struct Fetching {
     deliveries: Vec<Delivery>,
     bytes: usize,
-    left: u32,
+    remaining: u32,
     fetch: Fetch,
     now_us: u64,
 }
@@ -332,15 +332,15 @@ impl Fetching {
         stream: &mut super::Stream,
         cursor: &mut Cursor,
     ) -> HomeResult<()> {
-        while !self.is_full() && self.left > 0 {
+        while !self.is_full() && self.remaining > 0 {
             if let Some(sequence) = cursor.machine.first_ready() {
                 // It was read before: a failed one, or one that waited for its key.
-                self.left -= 1;
+                self.remaining -= 1;
                 match stream.event(disk, sequence, self.now_us)? {
                     Some(event) => {
                         self.deliver(&mut cursor.machine, event);
                     }
-                    None => cursor.machine.gone(sequence, self.now_us),
+                    None => cursor.machine.skip_missing(sequence, self.now_us),
                 }
             } else if !cursor.machine.wants_more() || !self.read_on(disk, stream, cursor)? {
                 break;
@@ -373,15 +373,15 @@ impl Fetching {
         let oldest_us = stream.files.log.oldest_time_us(self.now_us);
         let mut subjects = Subjects::default();
         stream.files.read(disk, place, &mut |event, chunk, hidden| {
-            self.left -= 1;
+            self.remaining -= 1;
             let selected =
                 !hidden && is_shown(event, oldest_us, self.now_us) && selects(&settings.filter, event.subject);
             if machine.offer(event.sequence, selected, event.key, self.now_us)
-                && let Some(event) = taken(event, chunk, &mut subjects)
+                && let Some(event) = to_event(event, chunk, &mut subjects)
             {
                 self.deliver(machine, event);
             }
-            !self.is_full() && self.left > 0 && machine.wants_more() && machine.first_ready().is_none()
+            !self.is_full() && self.remaining > 0 && machine.wants_more() && machine.first_ready().is_none()
         })?;
         Ok(true)
     }

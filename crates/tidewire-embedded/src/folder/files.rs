@@ -100,9 +100,9 @@ impl StreamFiles {
             let names = newest_names.as_mut();
             let mut opening = Opening { disk, keeping, base: *base, ids: &mut ids, names, notices, beats: Vec::new() };
             let found = if newest { opening.newest()? } else { Some((opening.sealed(options.dedupe_us)?, None)) };
-            let seen = opening.beats;
+            let opened = opening.beats;
             let Some((segment, file)) = found else { continue };
-            beats = seen;
+            beats = opened;
             if let Some(before) = segments.last().filter(|before| before.last + 1 != segment.base) {
                 return Err(corrupt(keeping.dir, &missing(before.last + 1, segment.base)));
             }
@@ -141,7 +141,7 @@ impl StreamFiles {
         self.seal(disk);
         let base = self.log.next();
         let name = log_name(&self.dir, base);
-        let made = (|| {
+        let created = (|| {
             disk.make_dir(&self.dir)?;
             let mut file = disk.create(&name)?;
             let head = Segment { id, base, created_us: now_us }.encode();
@@ -151,7 +151,7 @@ impl StreamFiles {
             disk.sync_dir(&self.dir)?;
             Ok::<_, io::Error>(file)
         })();
-        let file = made.map_err(|error| disk_error("make", &name, &error))?;
+        let file = created.map_err(|error| disk_error("make", &name, &error))?;
         self.reserved = self.reserve.max(SEGMENT_BYTES as u64);
         self.log.rolled(SegmentInfo::new(id, base, SEGMENT_BYTES as u64));
         self.active = Some(file);
@@ -214,11 +214,11 @@ impl StreamFiles {
         {
             self.roll(disk, id, now_us)?;
         }
-        let over = self.log.retire(now_us);
-        if !over.is_empty() {
+        let retired = self.log.retire(now_us);
+        if !retired.is_empty() {
             self.stop_cleaning(disk)?;
         }
-        Ok(over.into_iter().map(|segment| segment.base).collect())
+        Ok(retired.into_iter().map(|segment| segment.base).collect())
     }
 
     /// Removes the files of segments.
@@ -276,8 +276,8 @@ impl StreamFiles {
                 place.next = last + 1;
                 return Ok(true);
             }
-            let wanted = usize::try_from(end.saturating_sub(place.offset)).unwrap_or(usize::MAX).min(size);
-            let mut chunk = vec![0; wanted];
+            let chunk_bytes = usize::try_from(end.saturating_sub(place.offset)).unwrap_or(usize::MAX).min(size);
+            let mut chunk = vec![0; chunk_bytes];
             let file = self.file(disk, base, &name)?;
             let read = file.read_at(place.offset, &mut chunk).map_err(|error| disk_error("read", &name, &error))?;
             chunk.truncate(read);
@@ -300,7 +300,7 @@ impl StreamFiles {
                         }
                     }
                     Parsed::Record { length, .. } => at += length,
-                    Parsed::Short(needed) if at > 0 || chunk.len() < needed && wanted == size => {
+                    Parsed::Short(needed) if at > 0 || chunk.len() < needed && chunk_bytes == size => {
                         size = needed.max(CHUNK);
                         break;
                     }

@@ -79,12 +79,12 @@ impl Folder {
 
     fn lease_infos(&self, now_us: u64) -> impl Iterator<Item = LeaseInfo> + '_ {
         self.leases.iter().map(move |(name, lease)| {
-            let held = lease.held.as_ref().filter(|held| held.until_us > now_us);
+            let active = lease.active.as_ref().filter(|active| active.until_us > now_us);
             LeaseInfo {
                 name: name.to_owned(),
-                holder: held.map(|held| held.holder.clone()),
+                holder: active.map(|active| active.holder.clone()),
                 fence: lease.fence,
-                remaining_us: held.map_or(0, |held| held.until_us - now_us),
+                remaining_us: active.map_or(0, |active| active.until_us - now_us),
             }
         })
     }
@@ -103,10 +103,10 @@ impl Folder {
                 (ticket, Ok(Grant { fence, ttl_us }))
             }
             Outcome::TimedOut(ticket, name) => {
-                let held = self
+                let active = self
                     .lease_info(&name, now_us)
                     .and_then(|info| info.holder.map(|holder| (holder, info.remaining_us)));
-                let who = held.map_or_else(
+                let who = active.map_or_else(
                     || "others wait for it".to_owned(),
                     |(holder, remaining_us)| format!("{holder:?} holds it for {:.3} s more", remaining_us as f64 / 1e6),
                 );

@@ -151,9 +151,9 @@ impl Stream {
     pub(super) fn refuses(&self, message: &NewMessage) -> HomeResult<()> {
         let subject = &message.subject;
         if !self.settings.subjects.iter().any(|pattern| pattern.matches(subject)) {
-            let takes: Vec<&str> = self.settings.subjects.iter().map(AsRef::as_ref).collect();
+            let subjects: Vec<&str> = self.settings.subjects.iter().map(AsRef::as_ref).collect();
             let text = format!(
-                "stream {:?}: subject {:?} is none of its own: it takes {takes:?}",
+                "stream {:?}: subject {:?} is none of its own: it takes {subjects:?}",
                 self.settings.name,
                 subject.as_str()
             );
@@ -187,10 +187,10 @@ impl Stream {
             return None;
         }
         let bytes: u64 = messages.iter().map(|message| message.payload.len() as u64 + 512).sum();
-        let over = |has: u64, max: Option<u64>| max.filter(|max| has > *max);
-        if let Some(max) = over(log.messages() + messages.len() as u64, settings.max_messages) {
+        let exceeded = |has: u64, max: Option<u64>| max.filter(|max| has > *max);
+        if let Some(max) = exceeded(log.messages() + messages.len() as u64, settings.max_messages) {
             return Some(full(&settings.name, "max_messages", max));
         }
-        over(log.bytes() + bytes, settings.max_bytes).map(|max| full(&settings.name, "max_bytes", max))
+        exceeded(log.bytes() + bytes, settings.max_bytes).map(|max| full(&settings.name, "max_bytes", max))
     }
 }

@@ -8,8 +8,8 @@ use tidewire_proto::subject::{Pattern, Subject};
 use super::files::SegmentCursor;
 use super::{Folder, Stream};
 
-/// How many events are looked at in one call, so that others get their turn.
-const LOOKED_AT: u32 = 20_000;
+/// How many events are scanned in one call, so that others get their turn.
+const SCANNED_MAX: u32 = 20_000;
 
 impl Folder {
     /// Reads events. `start` must be a sequence or a time by now.
@@ -29,7 +29,7 @@ impl Folder {
             Start::Time(time_us) => (stream.files.place_at_time(time_us), time_us),
         };
         let stop = read.stop.unwrap_or(u64::MAX);
-        let (mut events, mut bytes, mut left) = (Vec::new(), 0, LOOKED_AT);
+        let (mut events, mut bytes, mut remaining) = (Vec::new(), 0, SCANNED_MAX);
         let mut subjects = Subjects::default();
         let oldest_us = oldest_time_us.max(from_us);
         let begin = place.next;
@@ -40,10 +40,10 @@ impl Folder {
                 }
                 if !hidden && is_shown(event, oldest_us, now_us) && selects(&read.filter, event.subject) {
                     bytes += event.payload.len();
-                    events.extend(taken(event, chunk, &mut subjects));
+                    events.extend(to_event(event, chunk, &mut subjects));
                 }
-                left -= 1;
-                left > 0 && events.len() < read.max_messages.max(1) as usize && bytes < read.max_bytes as usize
+                remaining -= 1;
+                remaining > 0 && events.len() < read.max_messages.max(1) as usize && bytes < read.max_bytes as usize
             })?;
         }
         let next = if place.next > stop { stop.max(last) + 1 } else { place.next };
@@ -92,7 +92,7 @@ impl Stream {
         let mut found = None;
         self.files.read(disk, &mut SegmentCursor::before(sequence), &mut |event, chunk, hidden| {
             if event.sequence == sequence && !hidden && is_shown(event, oldest_us, now_us) {
-                found = taken(event, chunk, &mut Subjects::default());
+                found = to_event(event, chunk, &mut Subjects::default());
             }
             false
         })?;
@@ -125,7 +125,7 @@ impl Subjects {
 
 /// An event whose payload is in the read chunk. None for an invalid subject, which was never
 /// accepted.
-pub fn taken(event: &record::Event<'_>, chunk: &Bytes, subjects: &mut Subjects) -> Option<Event> {
+pub fn to_event(event: &record::Event<'_>, chunk: &Bytes, subjects: &mut Subjects) -> Option<Event> {
     Some(Event {
         sequence: event.sequence,
         time_us: event.time_us,

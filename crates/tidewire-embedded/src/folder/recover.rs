@@ -160,7 +160,7 @@ impl Folder {
 /// The first event of each stream according to the journal, by folder.
 pub fn beginnings(disk: &mut dyn Disk) -> BTreeMap<String, u64> {
     let mut recovered = RecoveredState::default();
-    Journal::look(disk).into_iter().for_each(|op| recovered.repeat(op, 0));
+    Journal::peek(disk).into_iter().for_each(|op| recovered.repeat(op, 0));
     let begins = |(number, record): (u64, RecoveredStream)| (stream_dir(&record.settings.name, number), record.first);
     recovered.streams.into_iter().map(begins).collect()
 }

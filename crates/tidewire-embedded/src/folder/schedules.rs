@@ -45,10 +45,10 @@ impl Folder {
         };
         let op = Op::Schedule(of.number, settings.clone(), (wall_us, wall_us));
         let (name, timing) = (settings.name.clone(), settings.timing.clone());
-        let made = info(of.schedules.set(&name, timing, settings, (wall_us, wall_us)));
-        self.beating.note(stream, made.next_us);
+        let schedule = info(of.schedules.set(&name, timing, settings, (wall_us, wall_us)));
+        self.beating.note(stream, schedule.next_us);
         self.keep(&op);
-        Ok((made, change))
+        Ok((schedule, change))
     }
 
     /// Every schedule of a stream.

@@ -33,8 +33,8 @@ impl Embedded {
         })
     }
 
-    /// Looks at something.
-    fn look<T: Send + 'static>(
+    /// Runs a call that needs no sync of its own.
+    fn query<T: Send + 'static>(
         &self,
         run: impl FnOnce(&mut CallContext<'_>) -> HomeResult<T> + Send + 'static,
     ) -> Answer<T> {
@@ -52,18 +52,18 @@ impl Streams for Embedded {
 
     fn stream_info(&self, stream: &str) -> Answer<StreamInfo> {
         let stream = stream.to_owned();
-        self.look(move |doing| doing.folder.stream_info(&stream))
+        self.query(move |doing| doing.folder.stream_info(&stream))
     }
 
     fn list_streams(&self) -> Answer<Vec<StreamInfo>> {
-        self.look(move |doing| Ok(doing.folder.list_streams()))
+        self.query(move |doing| Ok(doing.folder.list_streams()))
     }
 
     fn delete_stream(&self, stream: &str) -> Answer<()> {
         let stream = stream.to_owned();
         self.change(move |doing| {
             doing.folder.delete_stream(&stream)?;
-            doing.waiting.gone(&stream);
+            doing.waiting.wake_all(&stream);
             Ok(())
         })
     }
@@ -111,7 +111,7 @@ impl Streams for Embedded {
 
     fn list_schedules(&self, stream: &str) -> Answer<Vec<ScheduleInfo>> {
         let stream = stream.to_owned();
-        self.look(move |doing| doing.folder.list_schedules(&stream))
+        self.query(move |doing| doing.folder.list_schedules(&stream))
     }
 
     fn cancel_schedule(&self, stream: &str, schedule: &str) -> Answer<bool> {
@@ -126,12 +126,12 @@ impl Streams for Embedded {
 
     fn consumer_info(&self, stream: &str, consumer: &str) -> Answer<ConsumerInfo> {
         let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
-        self.look(move |doing| doing.folder.consumer_info(&stream, &consumer))
+        self.query(move |doing| doing.folder.consumer_info(&stream, &consumer))
     }
 
     fn list_consumers(&self, stream: &str) -> Answer<Vec<ConsumerInfo>> {
         let stream = stream.to_owned();
-        self.look(move |doing| doing.folder.list_consumers(&stream))
+        self.query(move |doing| doing.folder.list_consumers(&stream))
     }
 
     fn delete_consumer(&self, stream: &str, consumer: &str) -> Answer<()> {
@@ -170,7 +170,7 @@ impl Streams for Embedded {
 
     fn dead_letters(&self, stream: &str, consumer: &str, from: u64, max: u32) -> Answer<Vec<DeadLetter>> {
         let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
-        self.look(move |doing| doing.folder.dead_letters(&stream, &consumer, (from, max), doing.now_us))
+        self.query(move |doing| doing.folder.dead_letters(&stream, &consumer, (from, max), doing.now_us))
     }
 
     fn requeue(&self, stream: &str, consumer: &str, sequences: Vec<u64>) -> Answer<u64> {
@@ -210,18 +210,18 @@ impl KeyValue for Embedded {
 
     fn bucket_info(&self, bucket: &str) -> Answer<BucketInfo> {
         let bucket = bucket.to_owned();
-        self.look(move |doing| doing.folder.bucket_info(&bucket))
+        self.query(move |doing| doing.folder.bucket_info(&bucket))
     }
 
     fn list_buckets(&self) -> Answer<Vec<BucketInfo>> {
-        self.look(move |doing| Ok(doing.folder.list_buckets()))
+        self.query(move |doing| Ok(doing.folder.list_buckets()))
     }
 
     fn delete_bucket(&self, bucket: &str) -> Answer<()> {
         let bucket = bucket.to_owned();
         self.change(move |doing| {
             doing.folder.delete_bucket(&bucket)?;
-            doing.waiting.gone(&bucket);
+            doing.waiting.wake_all(&bucket);
             Ok(())
         })
     }
@@ -237,7 +237,7 @@ impl KeyValue for Embedded {
 
     fn get(&self, bucket: &str, key: Subject, revision: Option<u64>) -> Answer<Option<Entry>> {
         let bucket = bucket.to_owned();
-        self.look(move |doing| doing.folder.get(&bucket, &key, revision, doing.now_us))
+        self.query(move |doing| doing.folder.get(&bucket, &key, revision, doing.now_us))
     }
 
     fn delete(&self, bucket: &str, key: Subject, expect: Expect, purge: bool) -> Answer<u64> {
@@ -251,12 +251,12 @@ impl KeyValue for Embedded {
 
     fn keys(&self, bucket: &str, filter: Pattern, after: Option<Subject>, max: u32) -> Answer<Vec<Subject>> {
         let bucket = bucket.to_owned();
-        self.look(move |doing| doing.folder.keys(&bucket, &filter, after.as_ref(), max, doing.now_us))
+        self.query(move |doing| doing.folder.keys(&bucket, &filter, after.as_ref(), max, doing.now_us))
     }
 
     fn history(&self, bucket: &str, key: Subject) -> Answer<Vec<Entry>> {
         let bucket = bucket.to_owned();
-        self.look(move |doing| doing.folder.history(&bucket, &key))
+        self.query(move |doing| doing.folder.history(&bucket, &key))
     }
 
     fn watch(&self, bucket: &str, watch: Watch) -> Answer<Changes> {
@@ -280,7 +280,7 @@ impl Leases for Embedded {
 
     fn renew(&self, name: &str, fence: u64) -> Answer<Grant> {
         let name = name.to_owned();
-        self.look(move |doing| doing.folder.renew(&name, fence, doing.now_us))
+        self.query(move |doing| doing.folder.renew(&name, fence, doing.now_us))
     }
 
     fn release(&self, name: &str, fence: u64) -> Answer<bool> {
@@ -290,11 +290,11 @@ impl Leases for Embedded {
 
     fn lease_info(&self, name: &str) -> Answer<Option<LeaseInfo>> {
         let name = name.to_owned();
-        self.look(move |doing| Ok(doing.folder.lease_info(&name, doing.now_us)))
+        self.query(move |doing| Ok(doing.folder.lease_info(&name, doing.now_us)))
     }
 
     fn list_leases(&self) -> Answer<Vec<LeaseInfo>> {
-        self.look(move |doing| Ok(doing.folder.list_leases(doing.now_us)))
+        self.query(move |doing| Ok(doing.folder.list_leases(doing.now_us)))
     }
 }
 

@@ -31,7 +31,7 @@ type SyncCallback = Box<dyn FnOnce(HomeResult<()>) + Send>;
 #[derive(Default)]
 pub struct Shared {
     queue: Mutex<Queue>,
-    came: Condvar,
+    wakeup: Condvar,
     /// Bytes that wait to be stored.
     intake_bytes: AtomicU64,
     commits: Mutex<Commits>,
@@ -74,7 +74,7 @@ impl Shared {
 
     fn wake_thread(&self, queue: &mut Queue) {
         if std::mem::take(&mut queue.sleeps) {
-            self.came.notify_one();
+            self.wakeup.notify_one();
         }
     }
 
@@ -190,7 +190,7 @@ impl HomeThread {
             queue.sleeps = true;
             queue.until = (wait_us < LONGEST_WAIT_US).then(|| clock::now() + Duration::from_micros(wait_us));
             // A spurious wake costs a turn without work.
-            let slept = self.shared.came.wait_timeout(queue, Duration::from_micros(wait_us));
+            let slept = self.shared.wakeup.wait_timeout(queue, Duration::from_micros(wait_us));
             queue = slept.unwrap_or_else(PoisonError::into_inner).0;
             queue.sleeps = false;
         }

@@ -72,7 +72,7 @@ impl WaitingCalls {
     }
 
     /// A stream or bucket was deleted: its waiting calls are notified.
-    pub fn gone(&mut self, name: &str) {
+    pub fn wake_all(&mut self, name: &str) {
         self.published(name);
         self.changed(name);
     }

@@ -47,9 +47,9 @@ pub type Read<T> = Result<T, String>;
 
 impl<'a> Reader<'a> {
     fn take(&mut self, count: usize) -> Read<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or("it ends too soon")?;
+        let (head, rest) = self.0.split_at_checked(count).ok_or("it ends too soon")?;
         self.0 = rest;
-        Ok(taken)
+        Ok(head)
     }
 
     pub fn u8(&mut self) -> Read<u8> {

@@ -158,7 +158,7 @@ impl Journal {
     }
 
     /// Operations of the newest file with the whole state, as far as readable. Changes nothing.
-    pub fn look(disk: &mut dyn Disk) -> Vec<Op> {
+    pub fn peek(disk: &mut dyn Disk) -> Vec<Op> {
         let names = disk.names(DIR).unwrap_or_default();
         let newest_first = names.iter().filter(|name| name.ends_with(".log")).rev();
         let mut files = newest_first.filter_map(|name| {
@@ -178,14 +178,14 @@ impl Journal {
     ) -> HomeResult<Self> {
         let name = log_name(DIR, number);
         let head = Segment { id, base: number, created_us: now_us }.encode();
-        let made = (|| {
+        let created = (|| {
             disk.make_dir(DIR)?;
             let mut file = disk.create(&name)?;
             file.write_at(0, &head)?;
             Ok::<_, io::Error>(file)
         })();
         let mut journal = Self {
-            file: made.map_err(|error| disk_error("make", &name, &error))?,
+            file: created.map_err(|error| disk_error("make", &name, &error))?,
             id,
             number,
             end: SEGMENT_BYTES as u64,

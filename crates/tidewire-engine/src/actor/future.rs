@@ -22,7 +22,7 @@ use crate::typed::caught;
 ///
 /// A message counts as handled when the next one is asked for, or the future ends.
 pub struct Inbox<M> {
-    gate: Arc<FutureMailbox<M>>,
+    mailbox: Arc<FutureMailbox<M>>,
     cell: Arc<ActorCell<M>>,
 }
 
@@ -42,16 +42,16 @@ impl<M: Send + 'static> Inbox<M> {
     pub fn poll_recv(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<M>> {
         // The future of an actor is woken as a whole, by its next message too.
         let _ = cx;
-        let mut passing = self.gate.passing.lock();
+        let mut passing = self.mailbox.passing.lock();
         if let Some(message) = passing.message.take() {
-            self.gate.wants.store(false, Ordering::Release);
+            self.mailbox.wants.store(false, Ordering::Release);
             current::set_handling(true);
             return Poll::Ready(Some(message));
         }
         if passing.closed {
             return Poll::Ready(None);
         }
-        self.gate.wants.store(true, Ordering::Release);
+        self.mailbox.wants.store(true, Ordering::Release);
         current::set_handling(false);
         Poll::Pending
     }
@@ -103,7 +103,7 @@ enum FutureFactory<M> {
 pub(crate) struct Task<M> {
     make: FutureFactory<M>,
     future: Option<Boxed>,
-    gate: Arc<FutureMailbox<M>>,
+    mailbox: Arc<FutureMailbox<M>>,
     waker: Option<Waker>,
     /// Metadata of the message that is being handled.
     present: Option<Option<Box<Meta<M>>>>,
@@ -128,7 +128,7 @@ impl<M: Send + 'static> Task<M> {
     }
 
     fn with(make: FutureFactory<M>) -> Self {
-        Self { make, future: None, gate: new_gate(), waker: None, present: None, handling: false }
+        Self { make, future: None, mailbox: new_mailbox(), waker: None, present: None, handling: false }
     }
 
     fn poll(&mut self, turn: &mut Activation<'_, M>) -> Poll<()> {
@@ -171,9 +171,9 @@ impl<M: Send + 'static> Driver<M> for Task<M> {
     }
 
     fn started(&mut self, turn: &mut Activation<'_, M>) -> Result<(), Fault> {
-        self.gate = new_gate();
+        self.mailbox = new_mailbox();
         self.handling = false;
-        let inbox = Inbox { gate: Arc::clone(&self.gate), cell: Arc::clone(turn.cell) };
+        let inbox = Inbox { mailbox: Arc::clone(&self.mailbox), cell: Arc::clone(turn.cell) };
         let make = &mut self.make;
         self.future = caught(|| {
             Ok(match make {
@@ -196,7 +196,7 @@ impl<M: Send + 'static> Driver<M> for Task<M> {
             if self.poll(turn).is_ready() {
                 return;
             }
-            if !self.gate.wants.load(Ordering::Acquire) {
+            if !self.mailbox.wants.load(Ordering::Acquire) {
                 return turn.awaiting();
             }
             if let Some(meta) = self.present.take() {
@@ -207,7 +207,7 @@ impl<M: Send + 'static> Driver<M> for Task<M> {
             match message {
                 Some(message) => {
                     self.present = Some(meta);
-                    self.gate.passing.lock().message = Some(message);
+                    self.mailbox.passing.lock().message = Some(message);
                 }
                 // A future has no behaviours to change.
                 None => turn.handled(meta),
@@ -216,7 +216,7 @@ impl<M: Send + 'static> Driver<M> for Task<M> {
     }
 
     fn finish(&mut self, turn: &mut Activation<'_, M>) -> bool {
-        self.gate.passing.lock().closed = true;
+        self.mailbox.passing.lock().closed = true;
         self.poll(turn).is_ready()
     }
 
@@ -230,7 +230,7 @@ impl<M: Send + 'static> Driver<M> for Task<M> {
     }
 }
 
-fn new_gate<M>() -> Arc<FutureMailbox<M>> {
+fn new_mailbox<M>() -> Arc<FutureMailbox<M>> {
     let passing = ShortMutex::new(InFlightMessage { message: None, closed: false });
     Arc::new(FutureMailbox { wants: AtomicBool::new(false), passing })
 }

@@ -61,12 +61,12 @@ impl<M: Send + 'static> ActorRun<M> {
     }
 
     /// Gives a binding the desk between turns; see [`ActorCell::outside`].
-    pub fn outside<R>(&mut self, cell: &Arc<ActorCell<M>>, look: impl FnOnce(&mut Activation<'_, M>) -> R) -> R {
+    pub fn outside<R>(&mut self, cell: &Arc<ActorCell<M>>, visit: impl FnOnce(&mut Activation<'_, M>) -> R) -> R {
         let (on_failure, max_deliveries) = self.policy();
         let hand = &mut self.hand;
         let mut turn =
             Activation { cell, hand, budget: 1, end: End::Again, on_failure, max_deliveries, batch: usize::MAX };
-        let result = look(&mut turn);
+        let result = visit(&mut turn);
         if let End::Failed(error) = turn.end {
             self.failed_outside = true;
             cell.with_aside(|aside| aside.failed_outside = Some(error));
@@ -78,7 +78,7 @@ impl<M: Send + 'static> ActorRun<M> {
     pub fn go(&mut self, cell: &Arc<ActorCell<M>>) -> NextStep {
         loop {
             if cell.attention.load(Ordering::Relaxed) & ATTEND_LANES != 0 {
-                if cell.inbox.lock().intake == AcceptState::Closed {
+                if cell.inbox.lock().state == AcceptState::Closed {
                     // A future that is polled once more may go on waiting for ever.
                     self.bury_hand_of_abandoned(cell);
                     return NextStep::Rest;
@@ -104,7 +104,7 @@ impl<M: Send + 'static> ActorRun<M> {
                     if inbox.waiting() == 0 && inbox.is_quiet() {
                         inbox.run = Run::Idle;
                         drop(inbox);
-                        cell.rests();
+                        cell.report_idle();
                         return NextStep::Rest;
                     }
                     inbox.resumed = false;
@@ -287,8 +287,8 @@ impl<M: Send + 'static> ActorRun<M> {
             _ => aside.reason = Some(reason),
         });
         let mut inbox = cell.inbox.lock();
-        if inbox.intake != AcceptState::Closed {
-            inbox.intake = AcceptState::Closing;
+        if inbox.state != AcceptState::Closed {
+            inbox.state = AcceptState::Closing;
         }
         cell.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
         let woken = inbox.woken(0);
@@ -299,12 +299,12 @@ impl<M: Send + 'static> ActorRun<M> {
     /// Ends a closed mailbox without waiting messages: running handlers first, then the children,
     /// then the actor. Returns true if this turn is over.
     fn finish(&mut self, cell: &Arc<ActorCell<M>>) -> bool {
-        if cell.inbox.lock().intake == AcceptState::Closed {
+        if cell.inbox.lock().state == AcceptState::Closed {
             self.bury_hand_of_abandoned(cell);
             return true;
         }
-        let over = self.with_turn(cell, |driver, turn| driver.finish(turn)).unwrap_or(true);
-        if !over {
+        let is_finished = self.with_turn(cell, |driver, turn| driver.finish(turn)).unwrap_or(true);
+        if !is_finished {
             return self.rest_unless_resumed(cell);
         }
         let children: Vec<Arc<dyn AnyCell>> = cell.with_aside(|aside| {
@@ -339,18 +339,18 @@ impl<M: Send + 'static> ActorRun<M> {
             cell.record_failure(&fault);
         }
         let (returns, reason, dead) = cell.with_aside(|aside| (aside.returns, aside.reason.clone(), aside.dead));
-        let mut left: Vec<Envelope<M>> = self.hand.drain(..).collect();
+        let mut remaining: Vec<Envelope<M>> = self.hand.drain(..).collect();
         let ledger = {
             let mut inbox = cell.inbox.lock();
-            if inbox.intake == AcceptState::Closed {
+            if inbox.state == AcceptState::Closed {
                 drop(inbox);
-                self.hand.extend(left);
+                self.hand.extend(remaining);
                 return self.bury_hand_of_abandoned(cell);
             }
-            inbox.intake = AcceptState::Closed;
-            left.extend(inbox.empty());
-            let returnable = left.iter().filter(|envelope| returns && envelope.is_returnable()).count();
-            cell.ledger(&inbox, dead, returnable as u64, (left.len() - returnable) as u64)
+            inbox.state = AcceptState::Closed;
+            remaining.extend(inbox.empty());
+            let returnable = remaining.iter().filter(|envelope| returns && envelope.is_returnable()).count();
+            cell.ledger(&inbox, dead, returnable as u64, (remaining.len() - returnable) as u64)
         };
         let report = Report { ledger, reason: reason.unwrap_or(StopReason::Stopped), stuck: None };
         // The rest runs code of the user. A caller that stops waiting for it gets this report.
@@ -362,7 +362,7 @@ impl<M: Send + 'static> ActorRun<M> {
             Arc::clone(cell).abandon();
         }
         let mut returned = Vec::new();
-        for envelope in left {
+        for envelope in remaining {
             if returns && envelope.is_returnable() {
                 returned.extend(envelope.into_message());
             } else {

@@ -34,7 +34,7 @@ impl<M: Send + 'static> AnyCell for ActorCell<M> {
     fn notify(self: Arc<Self>, notice: Notice) {
         let wake = {
             let mut inbox = self.inbox.lock();
-            if inbox.intake == AcceptState::Closed {
+            if inbox.state == AcceptState::Closed {
                 return;
             }
             self.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
@@ -50,33 +50,33 @@ impl<M: Send + 'static> AnyCell for ActorCell<M> {
     }
 
     fn abandon(self: Arc<Self>) {
-        if self.inbox.lock().intake == AcceptState::Closed {
+        if self.inbox.lock().state == AcceptState::Closed {
             return self.abandon_closed();
         }
         let dead = self.with_aside(|aside| {
             aside.owed.get_or_insert_default();
             aside.dead
         });
-        let (left, in_hand, report) = {
+        let (remaining, in_hand, report) = {
             let mut inbox = self.inbox.lock();
-            if inbox.intake == AcceptState::Closed {
+            if inbox.state == AcceptState::Closed {
                 return;
             }
-            inbox.intake = AcceptState::Closed;
+            inbox.state = AcceptState::Closed;
             self.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
             let stuck = self.stuck(inbox.run == Run::Awaiting);
-            let left = inbox.empty();
+            let remaining = inbox.empty();
             // Besides what waits, this is what the actor has in hand, and the message in progress.
             let unfinished = {
                 let ledger = self.ledger(&inbox, dead, 0, 0);
                 ledger.accepted.saturating_sub(ledger.handled + ledger.dead_lettered)
             };
             let ledger = self.ledger(&inbox, dead, 0, unfinished);
-            let in_hand = unfinished.saturating_sub(left.len() as u64);
-            (left, in_hand, Report { ledger, reason: StopReason::Abandoned, stuck: Some(stuck) })
+            let in_hand = unfinished.saturating_sub(remaining.len() as u64);
+            (remaining, in_hand, Report { ledger, reason: StopReason::Abandoned, stuck: Some(stuck) })
         };
         self.owe_letters(in_hand);
-        for envelope in left {
+        for envelope in remaining {
             guarded(|| self.dead_letter(envelope, DeadReason::Abandoned, None));
         }
         let children = self.with_aside(|aside| std::mem::take(&mut aside.children));
@@ -154,8 +154,8 @@ impl<M: Send + 'static> AnyCell for ActorCell<M> {
         // A task of a coroutine may have a message in hand while the actor is idle: what counts is
         // what became of all of them.
         let ended = self.handled.load(Ordering::Relaxed) + dead + inbox.evicted;
-        let rests = inbox.run == Run::Idle && inbox.accepted == ended && !inbox.has_notice();
-        (rests || inbox.intake == AcceptState::Closed).then_some(inbox.accepted)
+        let is_idle = inbox.run == Run::Idle && inbox.accepted == ended && !inbox.has_notice();
+        (is_idle || inbox.state == AcceptState::Closed).then_some(inbox.accepted)
     }
 
     fn wake_when_idle(&self, waker: &Waker) -> bool {

@@ -248,8 +248,8 @@ impl<M: Send + 'static> Activation<'_, M> {
             inbox = cell.inbox.lock();
         }
         if inbox.waiting() == 0 {
-            let intake = inbox.intake;
-            self.end = match intake {
+            let state = inbox.state;
+            self.end = match state {
                 _ if inbox.has_notice() => End::Notice,
                 AcceptState::Open if std::mem::take(&mut inbox.resumed) => End::Again,
                 AcceptState::Open => End::Empty,
@@ -278,9 +278,9 @@ impl<M: Send + 'static> Activation<'_, M> {
     fn next_by_priority(&mut self) -> Option<Envelope<M>> {
         let cell = self.cell;
         let mut inbox = cell.inbox.lock();
-        if inbox.has_notice() || matches!(inbox.intake, AcceptState::Closing | AcceptState::Closed) {
+        if inbox.has_notice() || matches!(inbox.state, AcceptState::Closing | AcceptState::Closed) {
             self.end =
-                if inbox.has_notice() && inbox.intake != AcceptState::Closed { End::Notice } else { End::Drained };
+                if inbox.has_notice() && inbox.state != AcceptState::Closed { End::Notice } else { End::Drained };
             return None;
         }
         let envelope = inbox.take_by_priority(self.hand, cell.core.lane_burst);

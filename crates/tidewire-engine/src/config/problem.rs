@@ -57,16 +57,16 @@ impl Problem {
     }
 }
 
-/// The one of `known` that is most like `given`, if it is like it at all.
-pub fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
-    let given = start_of(&given.to_lowercase(), 64);
+/// The one of `known` that is most like `name`, if it is like it at all.
+pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let name = start_of(&name.to_lowercase(), 64);
     // A missing unit is many letters away from the input, and still the likeliest mistake.
     let without_unit =
-        known.iter().copied().find(|known| known.strip_prefix(&given).is_some_and(|rest| rest.starts_with('_')));
+        known.iter().copied().find(|known| known.strip_prefix(&name).is_some_and(|rest| rest.starts_with('_')));
     if without_unit.is_some() {
         return without_unit;
     }
-    let distance = |known: &str| strsim::damerau_levenshtein(&given, known);
+    let distance = |known: &str| strsim::damerau_levenshtein(&name, known);
     let best = known.iter().copied().min_by_key(|known| distance(known))?;
     (distance(best) <= 1.max(best.len() / 3)).then_some(best)
 }

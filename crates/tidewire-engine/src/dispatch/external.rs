@@ -77,7 +77,7 @@ impl External {
     /// other: one with the lock of an actor, the other with the interpreter lock of a binding.
     pub(crate) fn take_over(&self) -> bool {
         let mut line = self.line.lock();
-        let left = match line.served_by {
+        let ready = match line.served_by {
             Some(thread) => return thread == thread::current().id(),
             None => {
                 line.is_taken_over = true;
@@ -85,7 +85,7 @@ impl External {
             }
         };
         drop(line);
-        drop(left);
+        drop(ready);
         true
     }
 

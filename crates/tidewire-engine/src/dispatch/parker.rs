@@ -70,11 +70,11 @@ impl ParkedThreads {
             match until {
                 None => thread::park(),
                 Some(until) => {
-                    let left = until.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
+                    let remaining = until.saturating_duration_since(Instant::now());
+                    if remaining.is_zero() {
                         return !self.retract(bed);
                     }
-                    thread::park_timeout(left);
+                    thread::park_timeout(remaining);
                 }
             }
         }

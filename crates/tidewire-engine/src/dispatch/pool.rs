@@ -67,7 +67,7 @@ pub(crate) struct Pool {
     /// Somebody does.
     watching: AtomicBool,
     workers: Mutex<Workers>,
-    left: Condvar,
+    thread_ended: Condvar,
     started: AtomicBool,
     ending: AtomicBool,
     /// There are as many threads as there may be; only a hint, set under the workers's lock.
@@ -106,7 +106,7 @@ impl Pool {
             watched: AtomicBool::new(false),
             watching: AtomicBool::new(false),
             workers: Mutex::default(),
-            left: Condvar::new(),
+            thread_ended: Condvar::new(),
             started: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             complete: AtomicBool::new(false),
@@ -176,12 +176,12 @@ impl Pool {
 
     /// Looks how fast the busy threads get through their lines: one that needs longer than a look
     /// is apart lags.
-    pub fn observe(&self, seen: &mut Vec<(usize, u64, Instant)>) {
+    pub fn observe(&self, samples: &mut Vec<(usize, u64, Instant)>) {
         let now = Instant::now();
         for post in self.posts.read().iter() {
             let turns = post.turns();
-            match seen.iter_mut().find(|(number, ..)| *number == post.number) {
-                None => seen.push((post.number, turns, now)),
+            match samples.iter_mut().find(|(number, ..)| *number == post.number) {
+                None => samples.push((post.number, turns, now)),
                 Some((_, before, since)) if now - *since >= LOOK => {
                     let done = u32::try_from(turns.wrapping_sub(*before) / 2).unwrap_or(u32::MAX);
                     post.set_lags(lags(done, now - *since, post.stealer.len()));
@@ -203,21 +203,21 @@ impl Pool {
         !self.injector.is_empty()
     }
 
-    /// Marks the threads whose turn has not ended since `seen` was taken, and moves their queued
+    /// Marks the threads whose turn has not ended since `turns` was read, and moves their queued
     /// tasks to the common queue. Returns true if a task waits that no moving thread will take.
-    /// Updates `seen`.
-    pub fn unblock_stalled(&self, seen: &mut Vec<(usize, u64)>) -> bool {
+    /// Updates `turns`.
+    pub fn unblock_stalled(&self, turns: &mut Vec<(usize, u64)>) -> bool {
         let posts = self.posts.read();
         let mut stalled = false;
-        for post in posts.iter().filter(|post| post.in_turn() && seen.contains(&(post.number, post.turns()))) {
+        for post in posts.iter().filter(|post| post.in_turn() && turns.contains(&(post.number, post.turns()))) {
             post.mark_stuck(true);
             stalled = true;
             while let Some(task) = retry(|| post.stealer.steal()) {
                 self.injector.push(task);
             }
         }
-        seen.clear();
-        seen.extend(posts.iter().map(|post| (post.number, post.turns())));
+        turns.clear();
+        turns.extend(posts.iter().map(|post| (post.number, post.turns())));
         stalled && !self.injector.is_empty()
     }
 
@@ -227,7 +227,7 @@ impl Pool {
     }
 
     /// The holders of all threads that the pool may have now, if an actor waits for a thread.
-    pub fn held(&self) -> Option<HeldThreads> {
+    pub fn held_threads(&self) -> Option<HeldThreads> {
         if !self.anything_waits() {
             return None;
         }
@@ -245,11 +245,11 @@ impl Pool {
     /// For how long all threads have been in the same turns, as seen by calls of this.
     pub fn stalled_for(&self) -> Duration {
         let ended = self.posts.read().iter().map(|post| post.turns()).fold(0, u64::wrapping_add);
-        let is_held = self.held().is_some();
+        let is_held = self.held_threads().is_some();
         let mut stalled = self.stalled.lock();
         *stalled = match *stalled {
             _ if !is_held => None,
-            Some(seen) if seen.0 == ended => Some(seen),
+            Some(stall) if stall.0 == ended => Some(stall),
             _ => Some((ended, Instant::now())),
         };
         stalled.map_or(Duration::ZERO, |(_, since)| since.elapsed())
@@ -355,7 +355,7 @@ impl Pool {
             }
             self.sleepers.wake_all();
             let late;
-            (workers, late) = self.left.wait_for(workers, deadline.saturating_duration_since(clock::now()));
+            (workers, late) = self.thread_ended.wait_for(workers, deadline.saturating_duration_since(clock::now()));
             if late {
                 break;
             }
@@ -414,7 +414,7 @@ impl Pool {
             if !self.ending() {
                 workers.handles.retain(|(other, _)| !Arc::ptr_eq(other, post));
             }
-            self.left.notify_all();
+            self.thread_ended.notify_all();
         }
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct WorkerState {
     stuck: AtomicBool,
     /// Its line is long for the pace at which it works.
     lags: AtomicBool,
-    gone: AtomicBool,
+    has_left: AtomicBool,
 }
 
 impl WorkerState {
@@ -47,7 +47,7 @@ impl WorkerState {
             resting: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
             lags: AtomicBool::new(false),
-            gone: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
         };
         (Arc::new(post), line)
     }
@@ -87,13 +87,13 @@ impl WorkerState {
         self.stuck.store(stuck, Ordering::Relaxed);
     }
 
-    /// Marks the thread as gone; answers whether it was still there.
+    /// Marks the thread as ended. False: it was marked before.
     pub fn leave(&self) -> bool {
-        !self.gone.swap(true, Ordering::AcqRel)
+        !self.has_left.swap(true, Ordering::AcqRel)
     }
 
     pub fn has_left(&self) -> bool {
-        self.gone.load(Ordering::Acquire)
+        self.has_left.load(Ordering::Acquire)
     }
 
     fn step(&self) {
@@ -258,7 +258,7 @@ fn spin(pool: &Pool, post: &WorkerState) -> bool {
     let start = Instant::now();
     let mut found = false;
     let mut pauses = 4;
-    let mut seen = Vec::new();
+    let mut samples = Vec::new();
     while !found && start.elapsed() < pool.options.spin && !pool.ending() {
         for _ in 0..pauses {
             spin_loop();
@@ -266,7 +266,7 @@ fn spin(pool: &Pool, post: &WorkerState) -> bool {
         pauses = (pauses * 2).min(16);
         // A thread that was woken by the last turn may have been put on this very core: let it run.
         yield_now();
-        pool.observe(&mut seen);
+        pool.observe(&mut samples);
         found = pool.available(post);
     }
     pool.end_search(found);
@@ -301,19 +301,19 @@ fn park(pool: &Arc<Pool>, post: &Arc<WorkerState>) -> IdleResult {
 
 /// Sleeps, and looks from time to time whether an actor waits behind a stuck one.
 fn watch(pool: &Arc<Pool>, post: &Arc<WorkerState>) -> IdleResult {
-    let mut seen = Vec::new();
-    let mut pace = Vec::new();
+    let mut turns = Vec::new();
+    let mut samples = Vec::new();
     let mut quiet = 0;
-    pool.unblock_stalled(&mut seen);
-    pool.observe(&mut pace);
+    pool.unblock_stalled(&mut turns);
+    pool.observe(&mut samples);
     while quiet < QUIET_LOOKS {
         if pool.sleepers.sleep(&post.bed, Some(pool.options.stall)) {
             break;
         }
-        if pool.unblock_stalled(&mut seen) {
+        if pool.unblock_stalled(&mut turns) {
             break;
         }
-        pool.observe(&mut pace);
+        pool.observe(&mut samples);
         quiet = if pool.quiet() || !pool.anything_waits() { quiet + 1 } else { 0 };
         pool.sleepers.announce(&post.bed);
         if pool.available(post) || pool.ending() {

@@ -210,15 +210,15 @@ impl EngineHandle {
         patterns: &[&str],
         actor: &ActorRef<M>,
     ) -> Result<Vec<String>, SubscribeError> {
-        let wanted: Vec<Pattern> = patterns.iter().map(|pattern| Pattern::new(pattern)).collect::<Result<_, _>>()?;
+        let patterns: Vec<Pattern> = patterns.iter().map(|pattern| Pattern::new(pattern)).collect::<Result<_, _>>()?;
         let present = self.core.subjects.patterns(&actor.cell.subscriptions());
         for (id, pattern) in &present {
-            if !wanted.iter().any(|wanted| wanted.as_str() == pattern) {
+            if !patterns.iter().any(|new| new.as_str() == pattern) {
                 self.core.subjects.remove(*id);
                 actor.cell.remove_subscription(*id);
             }
         }
-        for pattern in &wanted {
+        for pattern in &patterns {
             if !present.iter().any(|(_, present)| present == pattern.as_str()) {
                 self.subscribe_in(pattern.as_str(), None, actor)?;
             }

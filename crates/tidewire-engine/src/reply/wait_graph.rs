@@ -47,7 +47,7 @@ impl WaitGraph {
 
 /// The path from `from` to `to` along the edges, both included.
 fn path(edges: &HashMap<ActorId, Vec<ActorId>>, from: ActorId, to: ActorId) -> Option<Vec<ActorId>> {
-    let mut seen = vec![from];
+    let mut visited = vec![from];
     let mut trails = vec![vec![from]];
     while let Some(trail) = trails.pop() {
         let last = *trail.last()?;
@@ -55,8 +55,8 @@ fn path(edges: &HashMap<ActorId, Vec<ActorId>>, from: ActorId, to: ActorId) -> O
             return Some(trail);
         }
         for next in edges.get(&last).into_iter().flatten() {
-            if !seen.contains(next) {
-                seen.push(*next);
+            if !visited.contains(next) {
+                visited.push(*next);
                 trails.push([trail.as_slice(), &[*next]].concat());
             }
         }

@@ -1,7 +1,7 @@
 //! Quiescence of an engine: the moment in which no actor has anything to do.
 //!
 //! The check looks at all actors one after the other, and waits for the first that has something to
-//! do. One pass proves nothing: an idle actor may have received a message since its look. So the
+//! do. One pass proves nothing: an idle actor may have received a message since its scan. So the
 //! passes repeat until twice in a row nothing was accepted and no actor has come or gone. Then all
 //! actors were idle between the two passes (Mattern, "Algorithms for distributed termination
 //! detection", 1987). Nothing is counted for this while messages are handled.
@@ -45,8 +45,8 @@ impl EngineHandle {
 
     /// The mark of this moment, if no actor has anything to do as far as one look tells.
     pub fn mark(&self) -> Option<IdleSnapshot> {
-        let mut look = IdleScan::new(&self.core);
-        look.find_busy().is_none().then(|| look.mark())
+        let mut scan = IdleScan::new(&self.core);
+        scan.find_busy().is_none().then(|| scan.mark())
     }
 
     /// The actors that have something to do.

@@ -106,9 +106,9 @@ impl Deadlines {
             let mut next = 0;
             if shard.lock().begin_move(now) {
                 loop {
-                    let mut gone = Vec::new();
-                    let from = shard.lock().move_some(next, &micros, &mut insert, &mut gone);
-                    drop(gone);
+                    let mut removed = Vec::new();
+                    let from = shard.lock().move_some(next, &micros, &mut insert, &mut removed);
+                    drop(removed);
                     let Some(from) = from else { break };
                     next = from;
                 }
@@ -188,13 +188,13 @@ impl Shard {
     }
 
     /// Moves the deadlines of the next few entries to the wheel. Returns the entry to go on with.
-    /// Removed entries are put into `gone`, to be dropped after the lock is released.
+    /// Removed entries are put into `removed`, to be dropped after the lock is released.
     fn move_some(
         &mut self,
         from: usize,
         micros: &impl Fn(Instant) -> u64,
         insert: &mut impl FnMut(u64, Arc<dyn Fire>) -> Key,
-        gone: &mut Vec<DeadlineLocation>,
+        removed: &mut Vec<DeadlineLocation>,
     ) -> Option<usize> {
         let to = self.entries.len().min(from + MOVES);
         for index in from..to {
@@ -208,7 +208,7 @@ impl Shard {
                 }
                 Due::Never => {
                     let key = DeadlineKey { shard: 0, index: index as u32, serial: entry.serial };
-                    gone.extend(self.remove(key));
+                    removed.extend(self.remove(key));
                 }
             }
         }

@@ -133,7 +133,7 @@ impl Timer {
             let mut state = node.state.lock();
             let cell = Some(Arc::clone(cell));
             *state = NodeState { cell, what, every, priority, due, ..NodeState::over() };
-            node.over.store(false, Ordering::Relaxed);
+            node.has_ended.store(false, Ordering::Relaxed);
             let key = due.map(|due| core.timers.insert(due, Arc::clone(&node) as Arc<dyn Fire>));
             state.key = key.flatten();
             if key == Some(None) {
@@ -162,7 +162,7 @@ trait Alarm: Any + Send + Sync {
 
 struct Node<M> {
     state: ShortMutex<NodeState<M>>,
-    over: AtomicBool,
+    has_ended: AtomicBool,
 }
 
 struct NodeState<M> {
@@ -198,7 +198,7 @@ impl<M: Send + 'static> Node<M> {
         let cached = SPARE.try_with(std::cell::Cell::take).ok().flatten();
         let cached = cached.and_then(|cached| (cached as Arc<dyn Any + Send + Sync>).downcast().ok());
         cached.unwrap_or_else(|| {
-            Arc::new(Self { state: ShortMutex::new(NodeState::over()), over: AtomicBool::new(true) })
+            Arc::new(Self { state: ShortMutex::new(NodeState::over()), has_ended: AtomicBool::new(true) })
         })
     }
 
@@ -209,7 +209,7 @@ impl<M: Send + 'static> Node<M> {
                 return;
             }
             state.outcome = Some(outcome);
-            self.over.store(true, Ordering::Relaxed);
+            self.has_ended.store(true, Ordering::Relaxed);
             (state.cell.take(), std::mem::replace(&mut state.what, What::Over), std::mem::take(&mut state.wakers))
         };
         drop((what, cell));
@@ -266,9 +266,9 @@ impl<M: Send + 'static> Fire for Node<M> {
                 copied
             }
             What::Made(mut make) => {
-                let made = make();
+                let message = make();
                 self.keep(What::Made(make));
-                made
+                message
             }
             What::Over => return,
         };
@@ -296,7 +296,7 @@ impl<M: Send + 'static> Fire for Node<M> {
 
 impl<M: Send + 'static> Alarm for Node<M> {
     fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+        self.has_ended.load(Ordering::Relaxed)
     }
 
     fn cancel(&self) -> bool {
@@ -304,23 +304,23 @@ impl<M: Send + 'static> Alarm for Node<M> {
         if state.outcome.is_some() {
             return false;
         }
-        let taken = match (&state.cell, state.key) {
+        let removed = match (&state.cell, state.key) {
             (Some(cell), Some(key)) => cell.core.timers.remove(key),
             _ => None,
         };
         let never = state.due.is_none();
-        if taken.is_none() && !never && state.every.is_none() {
+        if removed.is_none() && !never && state.every.is_none() {
             return false;
         }
         state.outcome = Some(TimerOutcome::Cancelled);
-        self.over.store(true, Ordering::Relaxed);
+        self.has_ended.store(true, Ordering::Relaxed);
         let cell = state.cell.take();
         let what = std::mem::replace(&mut state.what, What::Over);
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
         drop((what, cell));
         wake_all(wakers);
-        taken.is_some() || never
+        removed.is_some() || never
     }
 
     fn outcome(&self) -> Option<TimerOutcome> {

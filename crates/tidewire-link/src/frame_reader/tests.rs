@@ -67,7 +67,7 @@ fn received(mut sent: &[u8], step: usize, straight: bool) -> (Vec<u8>, usize, us
                 let count = filled.expect("it is awaited").expect("it can be read");
                 beside += count;
                 let flags = chunk.take(count);
-                reading.came(chunk);
+                reading.set_begun(chunk);
                 let progress = parts.filled(ID, flags, count).expect("it is as was stated");
                 whole = came(&mut parts, progress).map(|payload| (payload, pings)).or(whole);
             }

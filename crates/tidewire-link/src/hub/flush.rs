@@ -40,7 +40,7 @@ impl Shared {
                 self.on_interests.read().iter().for_each(|on_interests| on_interests());
             }
             if retimed {
-                self.look.notify_one();
+                self.wakeup.notify_one();
             }
             if touched.is_empty() && closing.is_empty() {
                 return self.idle.tell();
@@ -73,7 +73,7 @@ impl Shared {
                 let fed = writing.flush(take, |burst| fed(&*feed, burst.frames()));
                 debug_assert!(fed.is_ok(), "feeding does not fail");
                 if feed.due_us() < self.sleeps_until_us.load(Ordering::Acquire) {
-                    self.look.notify_one();
+                    self.wakeup.notify_one();
                 }
             }
         }
@@ -86,17 +86,17 @@ impl Shared {
         if !self.is_peer(at, peer) {
             return false;
         }
-        let taken = hub.outbox(at).is_some_and(|out| out.take(bytes, self.batch.write_bytes()));
-        if taken {
+        let has_frames = hub.outbox(at).is_some_and(|out| out.take(bytes, self.batch.write_bytes()));
+        if has_frames {
             hub.sent(at, now_us());
         }
-        taken
+        has_frames
     }
 
     pub(super) fn say(&self, line: &str) {
         self.log.line(line);
         if self.log.tick() < self.sleeps_until_us.load(Ordering::Acquire) {
-            self.look.notify_one();
+            self.wakeup.notify_one();
         }
     }
 

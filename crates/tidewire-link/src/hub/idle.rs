@@ -70,7 +70,7 @@ impl Shared {
             if owed.is_requested {
                 return hub.has_read(owed.at);
             }
-            if hub.outbox(owed.at).is_some_and(|out| !out.has_given(&owed.filled)) {
+            if hub.outbox(owed.at).is_some_and(|out| !out.has_drained(&owed.filled)) {
                 return false;
             }
             owed.is_requested = true;

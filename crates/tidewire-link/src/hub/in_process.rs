@@ -52,7 +52,7 @@ pub struct LocalEnd {
     shared: Arc<Shared>,
     at: LinkId,
     /// The number may be that of another link by now.
-    left: AtomicBool,
+    has_left: AtomicBool,
 }
 
 impl HubHandle {
@@ -90,10 +90,10 @@ impl LocalEnd {
     /// which somebody may be at.
     pub fn leave(&self, then: impl FnOnce()) {
         let peer = self.shared.peer(self.at);
-        if self.left.swap(true, Ordering::AcqRel) {
+        if self.has_left.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.shared.gone(self.at);
+        self.shared.remove_link(self.at);
         match peer.as_deref() {
             Some(Peer::Local { writing, .. }) => writing.alone(then),
             _ => then(),
@@ -123,8 +123,8 @@ impl LocalEnd {
 
 impl Drop for LocalEnd {
     fn drop(&mut self) {
-        if !*self.left.get_mut() {
-            self.shared.gone(self.at);
+        if !*self.has_left.get_mut() {
+            self.shared.remove_link(self.at);
         }
     }
 }
@@ -139,7 +139,7 @@ impl Shared {
             Role::Partner(grant) => self.hub.lock().connected_partner(*grant, secret, now_us),
         };
         self.keep(at, Arc::new(Peer::Local { feed, writing: SharedWriter::new() }));
-        LocalEnd { shared: Arc::clone(self), at, left: AtomicBool::new(false) }
+        LocalEnd { shared: Arc::clone(self), at, has_left: AtomicBool::new(false) }
     }
 
     /// The nodes of this process have no thread that watches their time.

@@ -56,23 +56,23 @@ impl HubHandle {
     /// [`ListenError`] if the place is taken or not allowed.
     pub fn bind(&self, address: &Address) -> Result<Listening, ListenError> {
         let error = |error| ListenError { address: address.clone(), error };
-        let (shared, wanted, gates) = (Arc::downgrade(&self.shared), address.clone(), Gates::default());
+        let (shared, bound, gates) = (Arc::downgrade(&self.shared), address.clone(), Gates::default());
         let task_gates = gates.clone();
         let frame_max = self.shared.hub.lock().frame_bytes();
         let listening = self.shared.runtime.block_on(async move {
-            match &wanted {
+            match &bound {
                 Address::Unix(path) => {
                     let listener = bind_unix(path).await?;
                     tokio::spawn(accept_unix(listener, None, shared, task_gates));
-                    Ok((wanted.clone(), Some(path.clone())))
+                    Ok((bound.clone(), Some(path.clone())))
                 }
                 Address::Tcp { host, .. } if host.is_empty() => Err(io::Error::from(io::ErrorKind::InvalidInput)),
                 Address::Tcp { host, port } | Address::Tls { host, port, .. } | Address::Ws { host, port, .. } => {
-                    let layers = Layers::of(&wanted, frame_max)?;
+                    let layers = Layers::of(&bound, frame_max)?;
                     let listener = of_this_process(TcpListener::bind((host.as_str(), *port)).await?);
                     let port = listener.local_addr()?.port();
                     tokio::spawn(accept_tcp(listener, layers, shared, task_gates));
-                    Ok((wanted.with_port(port), None))
+                    Ok((bound.with_port(port), None))
                 }
             }
         });
@@ -89,13 +89,13 @@ impl HubHandle {
     /// [`ListenError`] if the place is not allowed.
     pub fn listen_to_own_user(&self, path: &Path) -> Result<Listening, ListenError> {
         let address = Address::Unix(path.to_owned());
-        let (shared, wanted, gates) = (Arc::downgrade(&self.shared), path.to_owned(), Gates::default());
+        let (shared, target, gates) = (Arc::downgrade(&self.shared), path.to_owned(), Gates::default());
         let task_gates = gates.clone();
         let listening = self.shared.runtime.block_on(async move {
-            let unnamed = wanted.with_extension("new");
+            let unnamed = target.with_extension("new");
             let listener = bind_unix(&unnamed).await?;
             let user = std::fs::metadata(&unnamed)?.uid();
-            std::fs::rename(&unnamed, wanted)?;
+            std::fs::rename(&unnamed, target)?;
             tokio::spawn(accept_unix(listener, Some(user), shared, task_gates));
             Ok(())
         });
@@ -108,17 +108,17 @@ impl HubHandle {
     }
 
     /// Takes in the node of a WebSocket that a server of HTTP has opened with
-    /// [`websocket_answer`](crate::websocket_answer); `came` followed the request. At a
-    /// hub without tokens, a node that `looks` reads statistics and descriptions alone.
+    /// [`websocket_answer`](crate::websocket_answer); `bytes` followed the request. At a
+    /// hub without tokens, a console reads statistics and descriptions alone.
     #[cfg(feature = "websocket")]
-    pub fn join_websocket(&self, stream: std::net::TcpStream, came: Vec<u8>, looks: bool) {
+    pub fn join_websocket(&self, stream: std::net::TcpStream, bytes: Vec<u8>, is_console: bool) {
         let shared = Arc::clone(&self.shared);
         self.shared.runtime.spawn(async move {
             let Ok(stream) = TcpStream::from_std(stream) else { return };
             let mut greeting = shared.greetings.begin(place_of(stream.peer_addr().ok().map(|peer| peer.ip())));
-            greeting.looks = looks;
+            greeting.is_console = is_console;
             let frame_max = shared.hello_bytes;
-            shared.accept(Socket::websocket(stream, came, frame_max), greeting);
+            shared.accept(Socket::websocket(stream, bytes, frame_max), greeting);
         });
     }
 }

@@ -22,8 +22,8 @@ pub(super) struct Log {
 }
 
 struct LogPace {
-    /// Lines that may be said now.
-    left: u64,
+    /// Lines that may be logged now.
+    budget: u64,
     /// When there was one more last.
     grown_us: u64,
     left_out: u64,
@@ -36,11 +36,11 @@ impl Log {
         Self { sink: Box::new(sink), pace: Mutex::new(LogPace::new(now_us())) }
     }
 
-    /// Says one line, or counts it.
+    /// Logs one line, or counts it.
     pub fn line(&self, text: &str) {
-        let (is_said, left_out) = self.pace.lock().one_more(now_us());
+        let (is_logged, left_out) = self.pace.lock().one_more(now_us());
         self.summed_up(left_out);
-        if is_said {
+        if is_logged {
             (self.sink)(&shown(text));
         }
     }
@@ -63,14 +63,14 @@ impl Log {
 
 impl LogPace {
     fn new(now_us: u64) -> Self {
-        Self { left: LINES, grown_us: now_us, left_out: 0, since_us: 0 }
+        Self { budget: LINES, grown_us: now_us, left_out: 0, since_us: 0 }
     }
 
     /// True if another line may be logged, and the number of omitted lines to report before it.
     fn one_more(&mut self, now_us: u64) -> (bool, u64) {
         let (left_out, _) = self.tick(now_us);
-        if self.left > 0 {
-            self.left -= 1;
+        if self.budget > 0 {
+            self.budget -= 1;
             return (true, left_out);
         }
         if self.left_out == 0 {
@@ -83,7 +83,7 @@ impl LogPace {
     /// How many lines are summed up now, and when it is time for that next.
     fn tick(&mut self, now_us: u64) -> (u64, u64) {
         let more = now_us.saturating_sub(self.grown_us) / (SECOND_US / LINES_A_SECOND);
-        self.left = (self.left + more).min(LINES);
+        self.budget = (self.budget + more).min(LINES);
         self.grown_us += more * (SECOND_US / LINES_A_SECOND);
         let next_us = if self.left_out > 0 { self.since_us + SECOND_US } else { u64::MAX };
         if now_us < next_us {
@@ -96,16 +96,16 @@ impl LogPace {
 /// The text as one line: what would move a cursor, or begin another line, is written out.
 fn shown(text: &str) -> String {
     let mut out = String::with_capacity(text.len().min(CHARACTERS));
-    let mut left = CHARACTERS;
+    let mut budget = CHARACTERS;
     for character in text.chars() {
         let is_plain = !character.is_control()
             && !matches!(character, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         let characters = if is_plain { 1 } else { character.escape_debug().count() };
-        if characters > left {
+        if characters > budget {
             out.push_str("...");
             break;
         }
-        left -= characters;
+        budget -= characters;
         if is_plain {
             out.push(character);
         } else {

@@ -36,7 +36,7 @@ pub(super) struct PendingJoin {
     /// Notified when the connection has to close for a newer one.
     pub end: Arc<Notify>,
     /// True for a console that may only look.
-    pub looks: bool,
+    pub is_console: bool,
 }
 
 impl PendingJoins {
@@ -57,7 +57,7 @@ impl PendingJoins {
             waiting.count -= 1;
             first.notify_one();
         }
-        PendingJoin { of: Arc::clone(self), place, end, looks: false }
+        PendingJoin { of: Arc::clone(self), place, end, is_console: false }
     }
 }
 

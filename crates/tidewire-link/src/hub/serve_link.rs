@@ -19,7 +19,7 @@ use crate::writer::SharedWriter;
 /// Longest turn of one link.
 const TURN_US: u64 = 250;
 /// Work of the hub between two reads of the clock: eight calls, or one frame with many receivers.
-const LOOK_WORK: u64 = 16;
+const CLOCK_WORK: u64 = 16;
 /// Bytes that a layer, such as WebSocket, reads at one go.
 const LAYER_BYTES: usize = 64 * 1024;
 
@@ -32,8 +32,8 @@ impl Shared {
             if socket.is_near() {
                 hub.is_near(at);
             }
-            if greeting.looks {
-                hub.only_looks(at);
+            if greeting.is_console {
+                hub.mark_console(at);
             }
             at
         };
@@ -54,15 +54,15 @@ impl Shared {
         let now = now_us();
         let handed = {
             let mut hub = self.hub.lock();
-            let (mut looked, mut rests_until_us) = (hub.work(), None);
+            let (mut checked, mut rests_until_us) = (hub.work(), None);
             let visited = reading.some_frames(|frame| {
                 hub.received(at, frame, now);
                 rests_until_us = hub.rests_until_us(at);
-                let looks = hub.work() - looked >= LOOK_WORK;
-                if looks {
-                    looked = hub.work();
+                let is_due = hub.work() - checked >= CLOCK_WORK;
+                if is_due {
+                    checked = hub.work();
                 }
-                StopReading(rests_until_us.is_some() || looks && now_us() - now >= TURN_US)
+                StopReading(rests_until_us.is_some() || is_due && now_us() - now >= TURN_US)
             });
             let all = visited.unwrap_or_else(|error| {
                 let error = match error {
@@ -145,10 +145,10 @@ impl Incoming {
         }
         let handed = shared.read(at, &mut self.reading);
         self.rests_until_us = handed.rests_until_us;
-        let (is_held, came) = socket.left();
+        let (is_held, read_bytes) = socket.read_progress();
         self.more = !handed.all || is_held || filled == ReadProgress::Some;
         if self.reading.is_small() {
-            self.greet(shared, at, socket, came);
+            self.greet(shared, at, socket, read_bytes);
         }
         Ok(())
     }
@@ -162,11 +162,11 @@ impl Incoming {
     }
 
     /// Widens the limits of a link once its node has joined.
-    fn greet(&mut self, shared: &Shared, at: LinkId, socket: &Socket, came: u64) {
+    fn greet(&mut self, shared: &Shared, at: LinkId, socket: &Socket, read_bytes: u64) {
         if let Some(frame_max) = shared.has_joined(at) {
             socket.limit(LAYER_BYTES, frame_max);
             self.reading.widen(frame_max);
-        } else if came > 2 * shared.hello_bytes as u64 {
+        } else if read_bytes > 2 * shared.hello_bytes as u64 {
             shared.hub.lock().garbled(at, &hello_too_long(shared.hello_bytes));
             shared.settle();
         }
@@ -200,8 +200,8 @@ async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>, greeting: Pendi
                 tokio::task::yield_now().await;
             }
             turn = shared.turn(!incoming.more, incoming.rests_until_us, socket.readable()) => {
-                let taken = turn.and_then(|_seat| incoming.take(&shared, at, socket));
-                let Err(error) = taken else { continue };
+                let outcome = turn.and_then(|_seat| incoming.take(&shared, at, socket));
+                let Err(error) = outcome else { continue };
                 if error.kind() == io::ErrorKind::InvalidData {
                     let leaving = shared.leaving(&shared.hub.lock(), at);
                     shared.end(leaving, &error.to_string());
@@ -210,7 +210,7 @@ async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>, greeting: Pendi
             }
         }
     }
-    shared.gone(at);
+    shared.remove_link(at);
 }
 
 fn hello_too_long(max: usize) -> WireError {

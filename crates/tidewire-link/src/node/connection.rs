@@ -45,7 +45,7 @@ impl Connection {
 
     /// # Errors
     /// The error of the system if the thread of the links can't release the socket.
-    pub fn over(socket: Socket, frame_max: usize, epoch: u32) -> io::Result<Self> {
+    pub fn with_socket(socket: Socket, frame_max: usize, epoch: u32) -> io::Result<Self> {
         Ok(Self::new(
             match socket.into_plain()? {
                 Ok(plain) => Transport::Plain(plain),

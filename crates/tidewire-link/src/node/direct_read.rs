@@ -37,11 +37,11 @@ impl Shared {
         };
         self.take_in(come.hearing.end())?;
         match filled {
-            Ok(ReadProgress::Closed) => Err(super::gone()),
+            Ok(ReadProgress::Closed) => Err(super::connection_closed()),
             Ok(filled) => Ok(filled),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(ReadProgress::All),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(ReadProgress::Some),
-            Err(_) => Err(super::gone()),
+            Err(_) => Err(super::connection_closed()),
         }
     }
 }
@@ -80,7 +80,7 @@ impl DirectRead<'_> {
                 self.bytes += count;
                 self.hearing.goes_on();
                 self.hearing.filled(&mut chunk, count);
-                reading.came(chunk);
+                reading.set_begun(chunk);
             }
             filled
         }))

@@ -27,24 +27,24 @@ pub(super) struct SubscriberCache {
 impl Shared {
     /// Takes what was read.
     pub(super) fn read(self: &Arc<Self>, reading: &mut FrameReader) -> Result<(), Fault> {
-        let mut hearing = ReceiveBatch::of(self);
-        let read = reading.frames(|frame| hearing.received(frame));
-        hearing.garbled(read);
-        self.take_in(hearing.end())
+        let mut batch = ReceiveBatch::of(self);
+        let read = reading.frames(|frame| batch.received(frame));
+        batch.garbled(read);
+        self.take_in(batch.end())
     }
 
     /// Dispatches received events.
     ///
     /// # Errors
     /// The [`Fault`] that ended the link; the hub is notified.
-    pub(super) fn take_in(self: &Arc<Self>, heard: ReceivedEvents) -> Result<(), Fault> {
-        if heard.due_us < self.sleeps_until_us.load(Ordering::Acquire) {
+    pub(super) fn take_in(self: &Arc<Self>, received: ReceivedEvents) -> Result<(), Fault> {
+        if received.due_us < self.sleeps_until_us.load(Ordering::Acquire) {
             // A loop may have read it, and the thread of the links has to know.
-            self.look.notify_one();
+            self.wakeup.notify_one();
         }
-        self.happened(heard.events, heard.epoch);
+        self.happened(received.events, received.epoch);
         self.flush();
-        heard.fault.inspect_err(|fault| self.refuse(fault))
+        received.fault.inspect_err(|fault| self.refuse(fault))
     }
 
     pub(super) fn happened(self: &Arc<Self>, events: Vec<Event<Arc<dyn ReplyWaiter>>>, epoch: u32) {
@@ -88,8 +88,8 @@ impl Shared {
                 }
             }
             Event::Left(number) => {
-                if let Some(left) = &*self.left.lock() {
-                    left(number);
+                if let Some(on_left) = &*self.on_left.lock() {
+                    on_left(number);
                 }
             }
             Event::Goodbye | Event::Called(_) | Event::Published(_) | Event::Joined(_) | Event::Placed(_) => {}
@@ -112,7 +112,7 @@ impl Shared {
             (state.welcome.take(), refused)
         };
         refused.into_iter().for_each(|(waiting, why)| waiting.not_sent(&why));
-        self.look.notify_one();
+        self.wakeup.notify_one();
         if let Some(welcome) = welcome {
             let _ = welcome.send(Ok(()));
         } else if let Some(again) = &*self.again.lock() {
@@ -162,7 +162,7 @@ impl Shared {
     /// they reuse the subscribers of the last one.
     pub(super) fn published(&self, message: Message, last: &mut Option<SubscriberCache>) {
         if last.as_ref().is_none_or(|last| last.head != message.head()) {
-            *last = self.heard(message.head());
+            *last = self.find_subscribers(message.head());
         }
         let Some(SubscriberCache { handlers, from, .. }) = last else { return };
         let Some((first, others)) = handlers.split_first() else { return };
@@ -172,7 +172,7 @@ impl Shared {
         first.published(Published { message, from: Arc::clone(from) });
     }
 
-    fn heard(&self, bytes: &[u8]) -> Option<SubscriberCache> {
+    fn find_subscribers(&self, bytes: &[u8]) -> Option<SubscriberCache> {
         let head = PublishHead::parse(bytes).ok()?;
         let state = self.state.lock();
         let of = |number: &u64| state.subscriptions.get(number).map(|one| Arc::clone(&one.handler));
@@ -224,14 +224,14 @@ impl Shared {
 impl LocalFrameSink for Shared {
     fn feed(&self, mut frames: &[u8]) {
         let Some(this) = self.me.upgrade() else { return };
-        let mut hearing = ReceiveBatch::of(&this);
-        while let (Ok(Some(frame)), false) = (wire::read(frames, self.greeting.frame_bytes), hearing.is_over()) {
-            hearing.received(&frame);
+        let mut batch = ReceiveBatch::of(&this);
+        while let (Ok(Some(frame)), false) = (wire::read(frames, self.greeting.frame_bytes), batch.is_over()) {
+            batch.received(&frame);
             frames = &frames[frame.bytes.len()..];
         }
-        let heard = hearing.end();
-        this.happened(heard.events, heard.epoch);
-        if let Err(fault) = heard.fault {
+        let received = batch.end();
+        this.happened(received.events, received.epoch);
+        if let Err(fault) = received.fault {
             self.broken(fault);
         }
         self.flush();

@@ -173,13 +173,13 @@ impl Link {
             place,
             dropped: AtomicU64::new(0),
             ends: Notify::new(),
-            look: Notify::new(),
+            wakeup: Notify::new(),
             to_flush: AtomicBool::new(false),
             log,
             again: Mutex::new(None),
             on_lost: Mutex::new(None),
             pulse: Mutex::new(None),
-            left: Mutex::new(None),
+            on_left: Mutex::new(None),
             idle: Idle::new(),
             me: Weak::clone(me),
         });
@@ -204,6 +204,6 @@ fn memory_for(greeting: &mut Greeting, address: Option<&Address>) -> Option<Arc<
         return None;
     }
     let memory = SharedArena::of_process(greeting.shared_bytes).ok()?;
-    greeting.place = Some(memory.said());
+    greeting.place = Some(memory.description());
     Some(memory)
 }

@@ -21,7 +21,7 @@ pub(super) struct ReceiveBatch<'a> {
     events: Vec<Event<Arc<dyn ReplyWaiter>>>,
     fault: Result<(), Fault>,
     /// The link has got another session meanwhile, which this is not for.
-    over: bool,
+    stale: bool,
     inflated_bytes: usize,
     received_bytes: u64,
 }
@@ -46,7 +46,7 @@ impl<'a> ReceiveBatch<'a> {
             now_us: now_us(),
             events: Vec::new(),
             fault: Ok(()),
-            over: false,
+            stale: false,
             inflated_bytes: 0,
             received_bytes: 0,
         }
@@ -59,7 +59,7 @@ impl<'a> ReceiveBatch<'a> {
 
     /// True if the link receives nothing more.
     pub fn is_over(&self) -> bool {
-        self.over || self.fault.is_err()
+        self.stale || self.fault.is_err()
     }
 
     /// Bytes that were made of what is compressed.
@@ -116,8 +116,8 @@ impl<'a> ReceiveBatch<'a> {
             self.inflated_bytes += inflating.inflate();
             self.goes_on();
             let state = self.state.insert(shared.state.lock());
-            self.over = state.epoch != self.epoch;
-            if !self.over {
+            self.stale = state.epoch != self.epoch;
+            if !self.stale {
                 state.session.inflated(inflating, self.now_us, &mut self.events);
             }
         }

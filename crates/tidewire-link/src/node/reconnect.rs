@@ -34,9 +34,9 @@ pub(super) async fn keep(shared: Arc<Shared>, socket: Socket) {
     loop {
         if let Some(socket) = socket.take() {
             let (epoch, began_us) = (shared.state.lock().epoch, now_us());
-            let reason = match Connection::over(socket, shared.greeting.frame_bytes, epoch) {
+            let reason = match Connection::with_socket(socket, shared.greeting.frame_bytes, epoch) {
                 Ok(connection) => shared.go(Arc::new(connection)).await,
-                Err(_) => gone(),
+                Err(_) => connection_closed(),
             };
             if shared.state.lock().ended {
                 return;
@@ -85,20 +85,20 @@ async fn run(shared: &Arc<Shared>, connection: &Connection) -> Fault {
         Transport::Layered(layered) => run_layered(shared, connection, layered).await,
         Transport::Local(_) => Ok(()),
     };
-    ended.err().or_else(|| connection.turn.fault()).unwrap_or_else(gone)
+    ended.err().or_else(|| connection.turn.fault()).unwrap_or_else(connection_closed)
 }
 
 async fn run_plain(shared: &Arc<Shared>, connection: &Connection, plain: &RawStream) -> Result<(), Fault> {
     let (mut watched, mut full) = (AsyncStream::default(), false);
-    let look_us = shared.greeting.heartbeat_ms * 500;
-    let mut look = now_us() + look_us;
+    let check_us = shared.greeting.heartbeat_ms * 500;
+    let mut next_check_us = now_us() + check_us;
     loop {
-        // Until it sleeps, whatever is due sooner has it look once more.
+        // Until it sleeps, whatever is due sooner wakes it.
         shared.sleeps_until_us.store(u64::MAX, Ordering::Release);
         let due = shared.state.lock().session.next_us();
         // A waiter off the loop may have gone: the loop is asked again now and then.
         let next = if shared.loop_thread.load(Ordering::Acquire) != 0 && connection.turn.is_to_offer() {
-            due.min(look)
+            due.min(next_check_us)
         } else {
             due
         };
@@ -108,10 +108,10 @@ async fn run_plain(shared: &Arc<Shared>, connection: &Connection, plain: &RawStr
             biased;
             () = connection.end.notified() => return shared.last_words(connection),
             () = connection.turn.changed.notified() => {}
-            () = shared.look.notified() => shared.looks(),
+            () = shared.wakeup.notified() => shared.flush_requested(),
             () = connection.writing.full.notified(), if !full => full = true,
             ready = watched.ready(plain, reads, full) => {
-                ready.map_err(|_| gone())?;
+                ready.map_err(|_| connection_closed())?;
                 let mut done = Ok(());
                 if full {
                     watched.act(Interest::WRITABLE, || {
@@ -138,7 +138,7 @@ async fn run_plain(shared: &Arc<Shared>, connection: &Connection, plain: &RawStr
                 shared.catch_up(connection)?;
                 shared.tick()?;
                 shared.offer();
-                look = now_us() + look_us;
+                next_check_us = now_us() + check_us;
             }
         }
     }
@@ -153,17 +153,17 @@ async fn run_layered(shared: &Arc<Shared>, connection: &Connection, layered: &La
             biased;
             () = connection.end.notified() => return last_words_under(shared, layered, &mut reading),
             () = connection.turn.changed.notified() => {}
-            () = shared.look.notified() => shared.looks(),
+            () = shared.wakeup.notified() => shared.flush_requested(),
             () = connection.writing.full.notified(), if !full => full = true,
             ready = layered.stream().writable(), if full => {
                 full = false;
-                ready.map_err(|_| gone())?;
+                ready.map_err(|_| connection_closed())?;
                 if shared.resume(connection).is_err() {
                     return last_words_under(shared, layered, &mut reading);
                 }
             }
             ready = layered.stream().readable(), if !shared.is_paused() => {
-                ready.map_err(|_| gone())?;
+                ready.map_err(|_| connection_closed())?;
                 if read_layered(shared, layered, &mut reading)? == ReadProgress::Closed {
                     return Ok(());
                 }
@@ -203,7 +203,7 @@ fn last_words_under(shared: &Arc<Shared>, layered: &LayeredStream, reading: &mut
     Ok(())
 }
 
-pub(super) fn gone() -> Fault {
+pub(super) fn connection_closed() -> Fault {
     Fault::Told { number: ErrorCode::LinkLost.number(), text: "the hub closed the connection".to_owned() }
 }
 
@@ -214,7 +214,7 @@ impl Shared {
             connection.writing.resume(|burst| self.take(connection, burst), |burst| self.write(connection, burst));
         self.let_write();
         self.idle.tell();
-        resumed.map_err(|_| gone())
+        resumed.map_err(|_| connection_closed())
     }
 
     /// Reads what has come, although it may be the turn of a loop: it may be busy, and the hub is

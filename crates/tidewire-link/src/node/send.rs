@@ -58,13 +58,13 @@ impl Shared {
         match connection {
             // Nobody looks after a link inside of one process.
             Some(connection) if matches!(connection.kind, Transport::Local(_)) => self.flush(),
-            _ if !self.to_flush.swap(true, Ordering::AcqRel) => self.look.notify_one(),
+            _ if !self.to_flush.swap(true, Ordering::AcqRel) => self.wakeup.notify_one(),
             _ => {}
         }
     }
 
     /// On the thread of the links: writes what others have asked it to write.
-    pub(super) fn looks(&self) {
+    pub(super) fn flush_requested(&self) {
         if self.to_flush.swap(false, Ordering::AcqRel) {
             self.flush();
         }
@@ -93,16 +93,16 @@ impl Shared {
             return false;
         }
         let out = &mut state.session.out;
-        let taken =
+        let has_frames =
             if connection.kind.writes_parts() { out.take(burst, count) } else { out.take(burst.bytes(), count) };
         let lays = out.has_to_lay();
-        if taken {
+        if has_frames {
             state.session.sent(now_us());
         }
         drop(state);
         if lays {
             self.lays();
         }
-        taken
+        has_frames
     }
 }

@@ -39,7 +39,7 @@ impl Shared {
             // Nobody looks after a link inside of one process.
             Some(place) if self.has_placed() => place.spawn(work_on_all_placed(self.me.clone())),
             Some(_) => {}
-            None => self.look.notify_one(),
+            None => self.wakeup.notify_one(),
         }
     }
 

@@ -23,7 +23,7 @@ pub struct Subscription {
 pub(super) struct Subscribed {
     pattern: String,
     queue: String,
-    says: Vec<u8>,
+    announcement: Vec<u8>,
     pub(super) handler: Arc<dyn Handler>,
     id: Option<u64>,
     key: Option<SubscriptionId>,
@@ -32,8 +32,8 @@ pub(super) struct Subscribed {
 }
 
 impl Link {
-    /// Subscribes. `waiting` hears `over` once it is in force, or why it was refused; `says` are
-    /// the fields that tell others of it. While the link is lost, that is when it is back.
+    /// Subscribes. `waiting` hears `over` once it is in force, or why it was refused.
+    /// `announcement` describes it to others. While the link is lost, that is when it is back.
     ///
     /// # Errors
     /// [`Refused`] if it can't be sent.
@@ -41,7 +41,7 @@ impl Link {
         &self,
         pattern: &Pattern,
         queue: &str,
-        says: &[u8],
+        announcement: &[u8],
         handler: Arc<dyn Handler>,
         waiting: Arc<dyn ReplyWaiter>,
     ) -> Result<Subscription, Refused> {
@@ -53,9 +53,9 @@ impl Link {
                 let head = SubscribeHead { queue, pattern: pattern.as_str() };
                 let session = &mut state.session;
                 let subscribed = if handler.listens() {
-                    session.listen(&head, says, waiting)
+                    session.listen(&head, announcement, waiting)
                 } else {
-                    session.subscribe(&head, says, waiting)
+                    session.subscribe(&head, announcement, waiting)
                 };
                 id = Some(subscribed?);
             } else if !state.comes_back() || (self.shared.address.is_none() && self.shared.place.is_none()) {
@@ -66,8 +66,8 @@ impl Link {
             state.next_subscription += 1;
             let key = queue.is_empty().then(|| state.plain.insert(pattern, number));
             state.by_id.extend(id.map(|id| (id, number)));
-            let (pattern, queue, says) = (pattern.as_str().to_owned(), queue.to_owned(), says.to_vec());
-            state.subscriptions.insert(number, Subscribed { pattern, queue, says, handler, id, key, later });
+            let (pattern, queue, announcement) = (pattern.as_str().to_owned(), queue.to_owned(), announcement.to_vec());
+            state.subscriptions.insert(number, Subscribed { pattern, queue, announcement, handler, id, key, later });
             number
         };
         self.shared.flush();
@@ -78,10 +78,10 @@ impl Link {
 impl Drop for Subscription {
     fn drop(&mut self) {
         let Some(link) = self.link.upgrade() else { return };
-        let gone = {
+        let removed = {
             let mut state = link.state.lock();
-            let gone = state.subscriptions.remove(&self.number);
-            if let Some(subscribed) = &gone {
+            let removed = state.subscriptions.remove(&self.number);
+            if let Some(subscribed) = &removed {
                 if let Some(key) = subscribed.key {
                     state.plain.remove(key);
                 }
@@ -90,10 +90,10 @@ impl Drop for Subscription {
                     state.session.unsubscribe(id);
                 }
             }
-            gone
+            removed
         };
         // The handler may be the last to hold something: it is dropped after the lock.
-        drop(gone);
+        drop(removed);
         link.flush();
     }
 }
@@ -124,9 +124,9 @@ impl Shared {
             let head = SubscribeHead { queue: &subscribed.queue, pattern: &subscribed.pattern };
             let waiting = Arc::clone(&again) as Arc<dyn ReplyWaiter>;
             let sent = if subscribed.handler.listens() {
-                session.listen(&head, &subscribed.says, waiting)
+                session.listen(&head, &subscribed.announcement, waiting)
             } else {
-                session.subscribe(&head, &subscribed.says, waiting)
+                session.subscribe(&head, &subscribed.announcement, waiting)
             };
             match sent {
                 Ok(id) => {

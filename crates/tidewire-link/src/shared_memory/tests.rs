@@ -81,7 +81,7 @@ fn memory_goes_back_to_the_system_once_nothing_has_lain_there_for_a_while() {
 fn no_other_file_is_taken_for_shared_memory() {
     let memory = memory(1 << 20);
     let (place, _block) = memory.lay(&payload(100)).expect("there is room");
-    assert!(SameHostProbe.shares(&memory.said()));
+    assert!(SameHostProbe.shares(&memory.description()));
     let path = std::env::temp_dir().join(format!("tidewire-{}", std::process::id()));
     std::fs::write(&path, [place.mark.as_slice(), &[7; 100]].concat()).expect("a file can be written");
     let open = File::open(&path).expect("it is there");
@@ -90,11 +90,11 @@ fn no_other_file_is_taken_for_shared_memory() {
     std::fs::remove_file(&path).expect("it is there");
     assert_eq!(read_there(&other, 100), None, "a file that had a name");
     let said = format!("{} {} {}", std::process::id(), open.as_raw_fd(), shown(&place.mark));
-    for said in [said.as_str(), "", "1 2", "1 2 3 4", "a b c", &format!("{} ", memory.said())] {
+    for said in [said.as_str(), "", "1 2", "1 2 3 4", "a b c", &format!("{} ", memory.description())] {
         assert!(!SameHostProbe.shares(said), "{said:?}");
     }
-    let [process, number, _] =
-        memory.said().split(' ').map(str::to_owned).collect::<Vec<_>>()[..].to_vec().try_into().expect("three parts");
+    let [process, number, _]: [String; 3] =
+        memory.description().split(' ').map(str::to_owned).collect::<Vec<_>>().try_into().expect("three parts");
     assert!(!SameHostProbe.shares(&format!("{process} {number} {}", "0".repeat(32))), "another secret");
 }
 
@@ -103,7 +103,7 @@ fn those_who_ask_for_as_much_share_it_for_as_long_as_one_of_them_has_it() {
     let of_process = |bytes| SharedArena::of_process(bytes).expect("the system has such files");
     let (one, same, other) = (of_process(1 << 20), of_process(1 << 20), of_process(2 << 20));
     assert!(Arc::ptr_eq(&one, &same) && !Arc::ptr_eq(&one, &other));
-    let said = one.said();
+    let said = one.description();
     drop((one, same));
     assert!(!SameHostProbe.shares(&said), "it is gone with the last of them");
 }

@@ -22,7 +22,7 @@ struct State {
     /// Bytes that the layer has taken and not written; their writer received `WouldBlock`.
     accepted: usize,
     /// How reading ended, after what was read before that.
-    over: Option<io::Result<usize>>,
+    end: Option<io::Result<usize>>,
     /// Bytes that are read at one go.
     most: usize,
     /// Bytes that were read from the stream before the first frame.
@@ -39,8 +39,8 @@ pub enum Layer {
 
 impl LayeredStream {
     pub fn new(stream: Arc<TcpStream>, mut layer: Layer) -> Self {
-        let before = layer.direct().came();
-        Self { stream, state: Mutex::new(State { layer, accepted: 0, over: None, most: usize::MAX, before }) }
+        let before = layer.direct().read_bytes();
+        Self { stream, state: Mutex::new(State { layer, accepted: 0, end: None, most: usize::MAX, before }) }
     }
 
     /// At most so many bytes are read at one go, and no longer frames are taken.
@@ -53,11 +53,11 @@ impl LayeredStream {
     }
 
     /// True if the last read left bytes unread, and the number of bytes read since the first frame.
-    pub fn left(&self) -> (bool, u64) {
+    pub fn read_progress(&self) -> (bool, u64) {
         let state = &mut *self.state.lock();
         let is_held = matches!(&state.layer, Layer::Ws(ws) if ws.is_held());
         let direct = state.layer.direct();
-        (is_held || direct.is_spent(), direct.came() - state.before)
+        (is_held || direct.is_spent(), direct.read_bytes() - state.before)
     }
 
     pub fn stream(&self) -> &TcpStream {
@@ -65,11 +65,11 @@ impl LayeredStream {
     }
 
     /// Reads like a plain stream. Bytes inside the layer are read before `WouldBlock` is returned,
-    /// unless they [exceed](Self::left) the limit of one read.
+    /// unless they [exceed](Self::read_progress) the limit of one read.
     pub fn try_read(&self, into: &mut [u8]) -> io::Result<usize> {
         let state = &mut *self.state.lock();
-        if let Some(over) = state.over.take() {
-            return over;
+        if let Some(end) = state.end.take() {
+            return end;
         }
         state.layer.direct().allow(state.most);
         let mut filled = 0;
@@ -79,7 +79,7 @@ impl LayeredStream {
                 other if filled == 0 => return other,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 other => {
-                    state.over = Some(other);
+                    state.end = Some(other);
                     break;
                 }
             }

@@ -20,9 +20,9 @@ pub struct TcpIo {
     stream: Arc<TcpStream>,
     peeked: Option<PeekedBytes>,
     /// Bytes that may be read before others have their turn.
-    left: usize,
+    allowed: usize,
     /// Bytes that were read.
-    came: u64,
+    read_bytes: u64,
 }
 
 /// Bytes of one read; those from `at` to `end` are not taken yet.
@@ -34,7 +34,7 @@ struct PeekedBytes {
 
 impl TcpIo {
     pub fn new(stream: Arc<TcpStream>) -> Self {
-        Self { stream, peeked: None, left: usize::MAX, came: 0 }
+        Self { stream, peeked: None, allowed: usize::MAX, read_bytes: 0 }
     }
 
     /// The stream, to wait for.
@@ -44,27 +44,27 @@ impl TcpIo {
 
     /// So many bytes may be read from now on; who wants more is told `WouldBlock`.
     pub fn allow(&mut self, bytes: usize) {
-        self.left = bytes;
+        self.allowed = bytes;
     }
 
     /// True if more bytes may be available than were allowed.
     pub fn is_spent(&self) -> bool {
-        self.left == 0
+        self.allowed == 0
     }
 
     /// How many bytes were read so far.
-    pub fn came(&self) -> u64 {
-        self.came
+    pub fn read_bytes(&self) -> u64 {
+        self.read_bytes
     }
 
     fn ask(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let most = into.len().min(self.left);
+        let most = into.len().min(self.allowed);
         if most == 0 && !into.is_empty() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let count = self.stream.try_read(&mut into[..most])?;
-        self.left -= count;
-        self.came += count as u64;
+        self.allowed -= count;
+        self.read_bytes += count as u64;
         Ok(count)
     }
 }

@@ -34,14 +34,14 @@ impl LeaseRecord {
 }
 
 impl Ledger {
-    /// Leases a range to a worker. `holding` names the leases that the worker still has: these are
+    /// Leases a range to a worker. `lease_ids` are the leases that the worker still has: these are
     /// renewed, and its other leases are given back. Expired leases of other workers are lost.
     /// Returned runs are leased before new ones.
-    pub fn claim(&mut self, now: Clock, worker: u64, holding: &[u64]) -> Claim {
+    pub fn claim(&mut self, now: Clock, worker: u64, lease_ids: &[u64]) -> Claim {
         self.tick(now);
-        self.forget(worker, holding);
+        self.forget(worker, lease_ids);
         let deadline_us = self.clock.us + self.terms.lease_us;
-        self.leases.iter_mut().filter(|held| held.worker == worker).for_each(|held| held.deadline_us = deadline_us);
+        self.leases.iter_mut().filter(|one| one.worker == worker).for_each(|record| record.deadline_us = deadline_us);
         self.expire();
         self.settle();
         self.workers.insert(worker, self.clock.us);
@@ -81,23 +81,22 @@ impl Ledger {
     pub fn complete(&mut self, now: Clock, lease: &Lease, part: &Completion) -> Result<ClaimState, Refusal> {
         self.tick(now);
         let at = self.find(lease)?;
-        let held = &mut self.leases[at];
-        if part.count == 0 || part.count > held.count || part.failed > part.count || lease.first != held.first {
+        let record = &mut self.leases[at];
+        if part.count == 0 || part.count > record.count || part.failed > part.count || lease.first != record.first {
             return Err(Refusal::Count);
         }
         if !self.columns && !part.columns && part.failed < part.count {
             return Err(Refusal::NoColumns);
         }
-        let end = held.first + u64::from(part.count);
-        let begun = held.first;
-        held.first = end;
-        held.count -= part.count;
-        held.deadline_us = self.clock.us + self.terms.lease_us;
-        let left = held.count;
-        if left == 0 {
+        let end = record.first + u64::from(part.count);
+        record.first = end;
+        record.count -= part.count;
+        record.deadline_us = self.clock.us + self.terms.lease_us;
+        let remaining = record.count;
+        if remaining == 0 {
             self.leases.swap_remove(at);
         }
-        self.suspects.retain(|run, _| *run < begun || *run >= end);
+        self.suspects.retain(|run, _| *run < lease.first || *run >= end);
         self.deaths = 0;
         self.columns |= part.columns;
         self.stored.done += u64::from(part.count - part.failed);
@@ -108,23 +107,23 @@ impl Ledger {
         self.progress.mark(self.stored.ended());
         self.workers.insert(lease.worker, self.clock.us);
         self.settle();
-        Ok(ClaimState { state: self.state, left })
+        Ok(ClaimState { state: self.state, left: remaining })
     }
 
     /// The state of a lease of which exactly these runs are completed already: the worker did not
     /// get the answer, and completes them again. None: it is another completion.
     pub fn completed(&self, lease: &Lease, count: u32) -> Option<ClaimState> {
-        let held = &self.leases[self.find(lease).ok()?];
-        let is_again = count > 0 && lease.first + u64::from(count) == held.first;
-        is_again.then_some(ClaimState { state: self.state, left: held.count })
+        let record = &self.leases[self.find(lease).ok()?];
+        let is_again = count > 0 && lease.first + u64::from(count) == record.first;
+        is_again.then_some(ClaimState { state: self.state, left: record.count })
     }
 
     /// Gives the rest of a lease back. A revoked lease is no error.
     pub fn give_back(&mut self, now: Clock, lease: &Lease) {
         self.tick(now);
         if let Ok(at) = self.find(lease) {
-            let held = self.leases.swap_remove(at);
-            self.returned.put(held.first, held.count, held.losses);
+            let record = self.leases.swap_remove(at);
+            self.returned.put(record.first, record.count, record.losses);
         }
     }
 
@@ -142,19 +141,19 @@ impl Ledger {
         self.workers.remove(&worker);
         self.deaths = self.deaths.saturating_add(1);
         self.pace.loss(self.clock.us);
-        for held in self.take_leases(|held| held.worker == worker) {
+        for record in self.take_leases(|record| record.worker == worker) {
             match at_run {
-                Some(run) if (held.first..held.end()).contains(&run) => self.lost_in(&held, run, overtime),
+                Some(run) if (record.first..record.end()).contains(&run) => self.lost_in(&record, run, overtime),
                 // The worker had not begun this range.
-                Some(_) => self.returned.put(held.first, held.count, held.losses),
-                None => self.lost(&held),
+                Some(_) => self.returned.put(record.first, record.count, record.losses),
+                None => self.lost(&record),
             }
         }
         self.settle();
     }
 
     fn find(&self, lease: &Lease) -> Result<usize, Refusal> {
-        let same = |held: &LeaseRecord| held.id == lease.id && held.worker == lease.worker;
+        let same = |record: &LeaseRecord| record.id == lease.id && record.worker == lease.worker;
         self.leases.iter().position(same).ok_or(Refusal::Stale)
     }
 
@@ -200,27 +199,27 @@ impl Ledger {
     }
 
     fn wait(&self) -> Claim {
-        let next = self.leases.iter().map(|held| held.deadline_us).min().filter(|_| self.state == State::Running);
+        let next = self.leases.iter().map(|record| record.deadline_us).min().filter(|_| self.state == State::Running);
         let hint_us = next.map_or(self.terms.lease_us, |deadline| deadline.saturating_sub(self.clock.us).max(1_000));
         Claim::Wait { state: self.state, hint_us: hint_us.min(self.terms.lease_us) }
     }
 
-    /// Gives back the leases of a worker, except those in `holding`.
-    fn forget(&mut self, worker: u64, holding: &[u64]) {
-        for held in self.take_leases(|held| held.worker == worker && !holding.contains(&held.id)) {
-            self.returned.put(held.first, held.count, held.losses);
+    /// Gives back the leases of a worker, except those in `lease_ids`.
+    fn forget(&mut self, worker: u64, lease_ids: &[u64]) {
+        for record in self.take_leases(|record| record.worker == worker && !lease_ids.contains(&record.id)) {
+            self.returned.put(record.first, record.count, record.losses);
         }
     }
 
     fn expire(&mut self) {
         let now = self.clock.us;
-        let expired = self.take_leases(|held| held.deadline_us <= now);
-        for held in &expired {
-            if self.workers.remove(&held.worker).is_some() {
+        let expired = self.take_leases(|record| record.deadline_us <= now);
+        for record in &expired {
+            if self.workers.remove(&record.worker).is_some() {
                 self.deaths = self.deaths.saturating_add(1);
                 self.pace.loss(now);
             }
-            self.lost(held);
+            self.lost(record);
         }
     }
 
@@ -228,42 +227,42 @@ impl Ledger {
     fn forget_workers(&mut self) {
         let since = self.clock.us.saturating_sub(2 * self.terms.lease_us);
         let leases = &self.leases;
-        self.workers.retain(|worker, seen| *seen >= since || leases.iter().any(|held| held.worker == *worker));
+        self.workers.retain(|worker, at_us| *at_us >= since || leases.iter().any(|record| record.worker == *worker));
     }
 
     fn take_leases(&mut self, which: impl Fn(&LeaseRecord) -> bool) -> Vec<LeaseRecord> {
-        let (taken, remaining) = std::mem::take(&mut self.leases).into_iter().partition(|held| which(held));
+        let (released, remaining) = std::mem::take(&mut self.leases).into_iter().partition(|record| which(record));
         self.leases = remaining;
-        taken
+        released
     }
 
     /// A worker was lost with these runs, and nobody knows in which. The second time they are cut
     /// in halves, until the one that does it is alone.
-    fn lost(&mut self, held: &LeaseRecord) {
-        let losses = held.losses + 1;
-        if held.count == 1 {
-            let kills = losses.max(self.suspects.get(&held.first).map_or(0, |kills| kills + 1));
+    fn lost(&mut self, record: &LeaseRecord) {
+        let losses = record.losses + 1;
+        if record.count == 1 {
+            let kills = losses.max(self.suspects.get(&record.first).map_or(0, |kills| kills + 1));
             if kills >= KILLS {
-                return self.end_run(held.first, held.worker, kills, false);
+                return self.end_run(record.first, record.worker, kills, false);
             }
-            self.suspects.insert(held.first, kills);
+            self.suspects.insert(record.first, kills);
         }
-        if losses < KILLS || held.count == 1 || self.returned.len() >= ReturnedRanges::MANY {
-            return self.returned.put(held.first, held.count, losses);
+        if losses < KILLS || record.count == 1 || self.returned.len() >= ReturnedRanges::MANY {
+            return self.returned.put(record.first, record.count, losses);
         }
-        let half = held.count / 2;
-        self.returned.put(held.first, half, losses - 1);
-        self.returned.put(held.first + u64::from(half), held.count - half, losses - 1);
+        let half = record.count / 2;
+        self.returned.put(record.first, half, losses - 1);
+        self.returned.put(record.first + u64::from(half), record.count - half, losses - 1);
     }
 
     /// A worker was lost in a run that is known: it waits alone from now on.
-    fn lost_in(&mut self, held: &LeaseRecord, run: u64, overtime: bool) {
+    fn lost_in(&mut self, record: &LeaseRecord, run: u64, overtime: bool) {
         let kills = 1 + self.suspects.get(&run).copied().unwrap_or(0);
-        self.returned.put(held.first, (run - held.first) as u32, 0);
-        self.returned.put(run + 1, (held.end() - run - 1) as u32, held.losses);
+        self.returned.put(record.first, (run - record.first) as u32, 0);
+        self.returned.put(run + 1, (record.end() - run - 1) as u32, record.losses);
         let most = if overtime { self.terms.attempts } else { KILLS };
         if kills >= most {
-            self.end_run(run, held.worker, kills, overtime);
+            self.end_run(run, record.worker, kills, overtime);
         } else {
             self.suspects.insert(run, kills);
             self.returned.put(run, 1, kills);

@@ -151,7 +151,7 @@ impl Ledger {
 
     /// The current leases: worker, first run, count.
     pub fn leased(&self) -> impl Iterator<Item = (u64, u64, u32)> + '_ {
-        self.leases.iter().map(|held| (held.worker, held.first, held.count))
+        self.leases.iter().map(|record| (record.worker, record.first, record.count))
     }
 
     /// The looks at the precision, if the campaign ends by it.
@@ -275,8 +275,8 @@ impl Ledger {
     /// takes all deadlines with it.
     pub fn tick(&mut self, now: Clock) {
         if now.epoch != self.clock.epoch {
-            for held in mem::take(&mut self.leases) {
-                self.returned.put(held.first, held.count, held.losses);
+            for record in mem::take(&mut self.leases) {
+                self.returned.put(record.first, record.count, record.losses);
             }
             self.workers.clear();
             self.pace.forget_time(now.us);
@@ -285,8 +285,8 @@ impl Ledger {
         }
         if now.us + Clock::BACK_US < self.clock.us {
             let back = self.clock.us - now.us;
-            self.leases.iter_mut().for_each(|held| held.deadline_us = held.deadline_us.saturating_sub(back));
-            self.workers.values_mut().for_each(|seen| *seen = seen.saturating_sub(back));
+            self.leases.iter_mut().for_each(|record| record.deadline_us = record.deadline_us.saturating_sub(back));
+            self.workers.values_mut().for_each(|seen_us| *seen_us = seen_us.saturating_sub(back));
             self.pace.forget_time(now.us);
             self.clock = now;
             return;
@@ -294,7 +294,7 @@ impl Ledger {
         let passed = now.us.saturating_sub(self.clock.us);
         if self.state == State::Running {
             // A lease that nobody renews counts as work until its deadline alone.
-            let until = self.leases.iter().map(|held| held.deadline_us).max().unwrap_or_default();
+            let until = self.leases.iter().map(|record| record.deadline_us).max().unwrap_or_default();
             let leased = until.saturating_sub(self.clock.us).min(passed);
             self.progress.pass(leased, true);
             self.progress.pass(passed - leased, false);

@@ -61,8 +61,8 @@ impl Inflating {
 impl Part {
     /// The length of the payload once it is inflated, if it has been stated.
     pub(super) fn length(&self) -> Option<usize> {
-        let left = self.inflater.as_ref()?.left()?;
-        Some(self.message.payload().len() + left)
+        let remaining = self.inflater.as_ref()?.remaining()?;
+        Some(self.message.payload().len() + remaining)
     }
 }
 

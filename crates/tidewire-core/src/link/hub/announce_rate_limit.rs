@@ -7,14 +7,14 @@
 
 use super::{Hub, LinkId};
 
-/// After so long a node may again announce as much as it may say in all.
+/// After so long a node may again announce its whole allowance.
 const RESTORED_US: u64 = 4_000_000;
 
 /// The time until which the announcements of a node are paid for.
 #[derive(Default)]
 pub(super) struct AnnounceRateLimit {
-    /// When it will have rested for all of it.
-    rested_us: u64,
+    /// When the whole allowance is available again.
+    paid_until_us: u64,
 }
 
 impl AnnounceRateLimit {
@@ -22,12 +22,12 @@ impl AnnounceRateLimit {
     /// node's pause.
     pub(super) fn announced(&mut self, bytes: usize, max: usize, now_us: u64) -> u64 {
         let cost_us = RESTORED_US.saturating_mul(bytes as u64) / max.max(1) as u64;
-        self.rested_us = self.rested_us.max(now_us).saturating_add(cost_us);
-        self.rests_until_us()
+        self.paid_until_us = self.paid_until_us.max(now_us).saturating_add(cost_us);
+        self.paused_until_us()
     }
 
-    fn rests_until_us(&self) -> u64 {
-        self.rested_us.saturating_sub(RESTORED_US)
+    fn paused_until_us(&self) -> u64 {
+        self.paid_until_us.saturating_sub(RESTORED_US)
     }
 }
 
@@ -36,7 +36,7 @@ impl Hub {
     /// the rate limit. None: no pause.
     pub fn rests_until_us(&self, at: LinkId) -> Option<u64> {
         let link = self.links.get(at)?.as_deref()?;
-        let until_us = link.said.pace.rests_until_us();
+        let until_us = link.announcements.pace.paused_until_us();
         (until_us > self.now_us && !link.here && !link.closing).then_some(until_us)
     }
 

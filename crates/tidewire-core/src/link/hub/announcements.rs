@@ -76,28 +76,28 @@ impl Hub {
         &self,
         at: LinkId,
         head: &SubscribeHead<'_>,
-        says: &[u8],
+        announcement: &[u8],
         listens: bool,
     ) -> Result<bool, Refusal> {
         let Some(link) = self.links.get(at).and_then(Option::as_ref) else { return Ok(listens) };
         let role = Role::of(head);
-        let listens = self.rights(link, head, &role, says, listens)?;
+        let listens = self.check_rights(link, head, &role, announcement, listens)?;
         if link.subscriptions >= link.bounds.subscriptions.max {
             let text = format!("{} is exceeded: end another one first", link.bounds.subscriptions);
             return Err((ErrorCode::LimitExceeded, text));
         }
-        if !says.is_empty() {
-            self.announces(at, head, &role, says, listens)?;
+        if !announcement.is_empty() {
+            self.check_announcement(at, head, &role, announcement, listens)?;
         }
         Ok(listens)
     }
 
-    fn rights(
+    fn check_rights(
         &self,
         link: &Link,
         head: &SubscribeHead<'_>,
         role: &Role<'_>,
-        says: &[u8],
+        announcement: &[u8],
         listens: bool,
     ) -> Result<bool, Refusal> {
         let (access, pattern) = (&self.options.access, head.pattern);
@@ -116,8 +116,8 @@ impl Hub {
         if may_answer && !listens {
             return Ok(false);
         }
-        let takes = !says.is_empty() || matches!(role, Role::Group(_));
-        if takes && !listens {
+        let needs_right = !announcement.is_empty() || matches!(role, Role::Group(_));
+        if needs_right && !listens {
             let right = match role {
                 Role::Instance(service) | Role::Group(service) => format!("serve {service:?}"),
                 Role::Agent | Role::Plain => "answer calls there".to_owned(),
@@ -134,22 +134,22 @@ impl Hub {
 
     /// Checks an announcement: its size, and that it describes only the subject of its
     /// subscription.
-    fn announces(
+    fn check_announcement(
         &self,
         at: LinkId,
         head: &SubscribeHead<'_>,
         role: &Role<'_>,
-        says: &[u8],
+        announcement: &[u8],
         listens: bool,
     ) -> Result<(), Refusal> {
         let Some(link) = self.links.get(at).and_then(Option::as_ref) else { return Ok(()) };
-        let (bytes, max) = (says.len(), limits::LINK_ANNOUNCEMENT_BYTES.default);
+        let (bytes, max) = (announcement.len(), limits::LINK_ANNOUNCEMENT_BYTES.default);
         if bytes as u64 > max {
             let text =
                 format!("link_announcement_bytes={max}: the description has {bytes} bytes: declare fewer methods");
             return Err((ErrorCode::LimitExceeded, text));
         }
-        let fields = Fields::parse("SUBSCRIBE", says).ok();
+        let fields = Fields::parse("SUBSCRIBE", announcement).ok();
         let announced = role.field().filter(|_| !listens).and_then(|field| fields?.text(field));
         if announced.is_none() {
             let text = format!(
@@ -159,12 +159,12 @@ impl Hub {
             return Err((ErrorCode::InvalidArgument, text));
         }
         // A hub lists only announcements that every reader understands.
-        if let Err(problem) = announcement::validate(head.pattern, head.queue, says) {
+        if let Err(problem) = announcement::validate(head.pattern, head.queue, announcement) {
             let text = format!("fields: {problem}: see section 10 of spec/wire.md");
             return Err((ErrorCode::InvalidArgument, text));
         }
         let max = self.options.said_bytes;
-        if link.said.bytes + bytes > max {
+        if link.announcements.bytes + bytes > max {
             let text = format!(
                 "link_said_bytes={max}: what this node says of itself has more: serve less, or with less to say"
             );
@@ -178,37 +178,37 @@ impl Hub {
         Ok(())
     }
 
-    /// A subscription that says something of itself is in force.
-    pub(super) fn note_said(&mut self, key: SubscriptionId) {
-        let Some(subscriber) = self.tree.get(key).filter(|subscriber| !subscriber.says.is_empty()).cloned() else {
+    /// Records the announcement of a subscription that is in force, if it has one.
+    pub(super) fn record_announcement(&mut self, key: SubscriptionId) {
+        let Some(subscriber) = self.tree.get(key).filter(|one| !one.announcement.is_empty()).cloned() else {
             return;
         };
         self.announced.insert(subscriber.pattern.clone(), key);
         let (max, now_us) = (self.options.said_bytes, self.now_us);
         if let Some(link) = self.link(subscriber.link) {
-            link.said.subscriptions.insert(key);
-            link.said.bytes += subscriber.says.len();
-            let rests_until_us = link.said.pace.announced(subscriber.says.len(), max, now_us);
+            link.announcements.subscriptions.insert(key);
+            link.announcements.bytes += subscriber.announcement.len();
+            let paused_until_us = link.announcements.pace.announced(subscriber.announcement.len(), max, now_us);
             // A peer is not silent while the hub itself pauses reading from it.
-            link.heart.heard(rests_until_us);
-            link.said.listed = None;
+            link.heart.note_received(paused_until_us);
+            link.announcements.listed = None;
         }
         let node = self.name_of(subscriber.link).to_owned();
         self.announce(ADDED, &node, &subscriber);
     }
 
     /// Removes the announcement of an ended subscription.
-    pub(super) fn forget_said(&mut self, key: SubscriptionId, subscriber: &Subscriber) {
-        if subscriber.says.is_empty() {
+    pub(super) fn forget_announcement(&mut self, key: SubscriptionId, subscriber: &Subscriber) {
+        if subscriber.announcement.is_empty() {
             return;
         }
         if self.announced.get(&subscriber.pattern) == Some(&key) {
             self.announced.remove(&subscriber.pattern);
         }
         if let Some(link) = self.link(subscriber.link) {
-            link.said.subscriptions.remove(&key);
-            link.said.bytes -= subscriber.says.len();
-            link.said.listed = None;
+            link.announcements.subscriptions.remove(&key);
+            link.announcements.bytes -= subscriber.announcement.len();
+            link.announcements.listed = None;
         }
         let node = self.name_of(subscriber.link).to_owned();
         self.announce(REMOVED, &node, subscriber);
@@ -220,11 +220,11 @@ impl Hub {
         let mut listed = Listed { parts: vec![(VALUE_HEAD, Arc::default())], bytes: VALUE_HEAD };
         let access = &self.options.access;
         let is_partner = access.is_partner(grant);
-        for link in self.links.iter_mut().flatten().filter(|link| link.said.bytes > 0) {
+        for link in self.links.iter_mut().flatten().filter(|link| link.announcements.bytes > 0) {
             let part = if is_partner {
-                link.said.listed_for(&self.tree, |pattern| access.may_see(grant, pattern))
+                link.announcements.listed_for(&self.tree, |pattern| access.may_see(grant, pattern))
             } else {
-                link.said.listed(&link.name, &self.tree)
+                link.announcements.listed(&link.name, &self.tree)
             };
             listed.bytes += part.len();
             listed.parts.push((listed.bytes, part));
@@ -255,7 +255,7 @@ impl Announcements {
     }
 }
 
-/// The list of services, in the parts that the nodes have said, each with where it ends.
+/// The list of services, one part for each node, each with where it ends.
 pub(super) struct Listed {
     parts: Vec<(usize, Arc<[u8]>)>,
     bytes: usize,

@@ -55,7 +55,7 @@ impl Hub {
             id: frame.id,
             queue: head.queue.to_owned(),
             pattern: head.pattern.to_owned(),
-            says: frame.payload.to_vec(),
+            announcement: frame.payload.to_vec(),
             in_progress: 0,
             is_full: false,
             listens,
@@ -76,7 +76,7 @@ impl Hub {
         link.subscriptions += 1;
         self.interests_changed |= !remote;
         self.tell(at, Kind::Ok, Flags::NORMAL.with_answer(true), frame.id, &[]);
-        self.note_said(key);
+        self.record_announcement(key);
         Ok(())
     }
 
@@ -194,7 +194,7 @@ impl Hub {
         passing.take(frame)?;
         let number = self.link(at).map_or(0, |link| link.number);
         let Some(callee) = self.link_with_capacity(to) else { return Ok(None) };
-        if !callee.takes(frame) {
+        if !callee.can_take(frame) {
             let text = callee.excess(frame, "the node that answers: send less, or raise the limit there");
             return Ok(Some((ErrorCode::PayloadTooLarge, text)));
         }
@@ -301,6 +301,6 @@ pub(super) fn put_service(out: &mut Vec<u8>, node: &str, subscriber: &Subscriber
         out.extend_from_slice(text.as_bytes());
     }
     out.extend_from_slice(&subscriber.in_progress.to_le_bytes());
-    out.extend_from_slice(&(subscriber.says.len() as u32).to_le_bytes());
-    out.extend_from_slice(&subscriber.says);
+    out.extend_from_slice(&(subscriber.announcement.len() as u32).to_le_bytes());
+    out.extend_from_slice(&subscriber.announcement);
 }

@@ -9,18 +9,18 @@ use super::{Change, Hub, LinkId};
 use crate::tree::SubscriptionId;
 
 impl Hub {
-    /// A node gives an exchange or a subscription up.
-    pub(super) fn left(&mut self, at: LinkId, id: u64) {
+    /// Ends an exchange or a subscription that a node gives up.
+    pub(super) fn end_exchange(&mut self, at: LinkId, id: u64) {
         let Some(link) = self.link(at) else { return };
         match link.theirs.remove(id) {
-            Some(route) => self.leave(route),
+            Some(route) => self.end_route(route),
             // The hub may be answering it itself.
             None => link.out.drop_transfer(id, true),
         }
     }
 
     /// Ends an exchange of a node that has left, for the other side.
-    fn leave(&mut self, route: Route) {
+    fn end_route(&mut self, route: Route) {
         match route {
             Route::To { link, id, lane, .. } => {
                 if let Some(ReverseRoute::Call { subscription, .. }) = self.cancel(link, id, lane) {
@@ -34,7 +34,7 @@ impl Hub {
                 if let Some(link) = self.link(subscriber.link) {
                     link.subscriptions -= 1;
                 }
-                self.forget_said(key, &subscriber);
+                self.forget_announcement(key, &subscriber);
             }
             Route::Fan(fan) => {
                 for receiver in fan.to {
@@ -57,7 +57,7 @@ impl Hub {
     pub(super) fn give_up(&mut self, at: LinkId, id: u64, code: ErrorCode, text: &str) {
         let Some(route) = self.link(at).and_then(|link| link.theirs.remove(id)) else { return };
         let lane = if let Route::To { lane, .. } = route { lane } else { Flags::NORMAL.lane() as u8 };
-        self.leave(route);
+        self.end_route(route);
         self.counts.refused += 1;
         self.put_fail(at, id, lane, code, text);
     }
@@ -69,7 +69,7 @@ impl Hub {
         let of = |route: &Route| if let Route::Subscription(key) = route { Some(*key) } else { None };
         let keys: Vec<SubscriptionId> = link.theirs.iter().filter_map(|(_, route)| of(route)).collect();
         for key in keys {
-            self.leave(Route::Subscription(key));
+            self.end_route(Route::Subscription(key));
         }
     }
 
@@ -128,7 +128,7 @@ impl Hub {
             self.note(&name, |node| Change::Left { node, goodbye });
         }
         for (_, route) in theirs {
-            self.leave(route);
+            self.end_route(route);
         }
         for (own, back) in ours {
             match back {

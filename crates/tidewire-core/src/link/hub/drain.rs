@@ -29,7 +29,7 @@ impl Hub {
     pub(super) fn pinged(&mut self, at: LinkId, number: u64) {
         if let Some(link) = self.link(at) {
             link.fresh = false;
-            link.has_said_all |= link.leaves && number >= ARRIVAL;
+            link.has_sent_all |= link.leaves && number >= ARRIVAL;
         }
         self.tell(at, Kind::Pong, Flags::URGENT, number, &[]);
     }

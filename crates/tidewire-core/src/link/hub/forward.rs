@@ -35,7 +35,7 @@ impl Hub {
     }
 
     pub(super) fn go_on(&mut self, at: LinkId, opened: u64, (to, id, lane): (LinkId, u64, u8), frame: &Frame<'_>) {
-        if let Some(link) = self.link(to).filter(|link| !link.takes(frame)) {
+        if let Some(link) = self.link(to).filter(|link| !link.can_take(frame)) {
             let excess = link.excess(frame, "the node that answers");
             let text = format!("an item: {excess}: send less at once, or raise the limit there");
             self.give_up(at, opened, ErrorCode::PayloadTooLarge, &text);
@@ -62,7 +62,7 @@ impl Hub {
         if let Some(Route::To { passing, .. }) = self.link(to).and_then(|link| link.theirs.get(id)) {
             heed(passing, frame)?;
         }
-        if let Some(link) = self.link(to).filter(|link| !link.takes(frame)) {
+        if let Some(link) = self.link(to).filter(|link| !link.can_take(frame)) {
             let excess = link.excess(frame, "this node");
             let text = format!("the answer: {excess}: ask for less at once, or raise the limit here");
             self.give_up(to, id, ErrorCode::PayloadTooLarge, &text);

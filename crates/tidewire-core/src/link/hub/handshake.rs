@@ -55,7 +55,7 @@ impl Hub {
             Some(link) if link.partner.is_some() => Ok(link.partner),
             Some(link) if link.gateway => Ok(Some(Access::GATEWAY)),
             Some(link) if link.remote || (own != 0 && link.number == own) => Ok(Some(Access::TRUSTED)),
-            Some(link) if link.looks && is_open => Ok(Some(Access::VIEWER)),
+            Some(link) if link.is_console && is_open => Ok(Some(Access::VIEWER)),
             _ => self.options.access.admit(hello.fields.text("token")),
         };
         let grant = grant.map_err(|text| (ErrorCode::Unauthorized, text.to_owned()))?;
@@ -88,11 +88,11 @@ impl Hub {
         Ok(())
     }
 
-    fn take_in(&mut self, at: LinkId, grant: Option<usize>, name: &str, said: &Fields<'_>, now_us: u64) {
+    fn take_in(&mut self, at: LinkId, grant: Option<usize>, name: &str, fields: &Fields<'_>, now_us: u64) {
         let (ours_ms, least_ms) = (self.options.heartbeat_ms, self.options.hub_heartbeat_ms);
         let memory = self.options.memory.clone();
         let Some(link) = self.link(at) else { return };
-        let number = |field: &str, limit: limits::Limit| said.number(field).unwrap_or(limit.default);
+        let number = |field: &str, limit: limits::Limit| fields.number(field).unwrap_or(limit.default);
         let least = |max: usize, number: u64| usize::try_from(number).map_or(max, |number| number.min(max));
         // A node that wants more frequent heartbeats has to ask for them.
         let theirs_ms = number("heartbeat-ms", limits::LINK_HEARTBEAT_MS).max(least_ms);
@@ -101,9 +101,9 @@ impl Hub {
         link.ours.limit(in_flight as usize);
         link.payload_max = least(link.payload_max, number("payload-bytes", limits::PAYLOAD_BYTES));
         link.frame_max = least(link.frame_max, number("frame-bytes", limits::LINK_FRAME_BYTES));
-        let place = said.text("place").filter(|_| link.near && said.has_word("features", SHARED_MEMORY));
+        let place = fields.text("place").filter(|_| link.near && fields.has_word("features", SHARED_MEMORY));
         link.memory = memory.zip(place).is_some_and(|(memory, place)| memory.shares(place));
-        link.hub = said.text("hub").map(str::to_owned);
+        link.hub = fields.text("hub").map(str::to_owned);
         link.greeting_until_us = None;
         name.clone_into(&mut link.name);
         link.joined_us = now_us;
@@ -116,9 +116,9 @@ impl Hub {
     }
 
     fn welcome(&mut self, at: LinkId, version: u16) -> Result<(), WireError> {
-        let mut said = Vec::new();
+        let mut payload = Vec::new();
         let Some(link) = self.links.get(at).and_then(Option::as_ref) else { return Ok(()) };
-        let (options, mut fields) = (&self.options, FieldsWriter::new(&mut said));
+        let (options, mut fields) = (&self.options, FieldsWriter::new(&mut payload));
         fields.add("name", options.name.as_bytes())?;
         fields.add("run", format!("{:016x}", self.run).as_bytes())?;
         fields.add("resume", link.resume.as_bytes())?;
@@ -140,7 +140,7 @@ impl Hub {
         ] {
             fields.add(name, value.to_string().as_bytes())?;
         }
-        self.put(at, Kind::Welcome, Flags::URGENT, 0, &version.to_le_bytes(), &said);
+        self.put(at, Kind::Welcome, Flags::URGENT, 0, &version.to_le_bytes(), &payload);
         Ok(())
     }
 }

@@ -61,14 +61,14 @@ struct Link {
     name: String,
     resume: String,
     /// The `resume` of its HELLO, unless it resumed a link.
-    said_secret: String,
+    hello_secret: String,
     joined_us: u64,
     grant: Option<usize>,
     bounds: Bounds,
     /// The nodes whose names it has received.
     knows: BTreeSet<u32>,
     subscriptions: usize,
-    said: Announcements,
+    announcements: Announcements,
     /// Bytes that wait, when they were counted last.
     queued: usize,
     /// Where it comes from; none: that is not known.
@@ -90,7 +90,7 @@ struct Link {
     /// The grant of another hub whose messages the link passes on.
     partner: Option<usize>,
     /// The link of a console that may only look, unless it has a token.
-    looks: bool,
+    is_console: bool,
     /// Its other end is on this machine.
     near: bool,
     /// Its node and the hub share the memory of their machine.
@@ -104,7 +104,7 @@ struct Link {
     /// Its node has said goodbye.
     leaves: bool,
     /// Its node has asked since then whether all has arrived, and has sent nothing after that.
-    has_said_all: bool,
+    has_sent_all: bool,
     /// Frames were sent since the last sign of life of its node.
     fresh: bool,
     /// Its node has answered the last question if it has read everything.
@@ -113,11 +113,11 @@ struct Link {
 }
 
 impl Link {
-    /// True if its node has said all, and has nothing open but subscriptions, which ended with its
-    /// goodbye.
+    /// True if its node has sent everything, and has nothing open but subscriptions. Its goodbye
+    /// ended those.
     fn has_left(&self) -> bool {
         let mut open = self.theirs.iter().filter(|(_, route)| !matches!(route, Route::Subscription(_)));
-        self.has_said_all && self.ours.is_empty() && open.next().is_none()
+        self.has_sent_all && self.ours.is_empty() && open.next().is_none()
     }
 }
 
@@ -241,13 +241,13 @@ impl Hub {
             number: self.next_number,
             name: String::new(),
             resume: secret,
-            said_secret: String::new(),
+            hello_secret: String::new(),
             joined_us: now_us,
             grant: None,
             bounds: Bounds::new(&self.options, TokenLimits::default()),
             knows: BTreeSet::new(),
             subscriptions: 0,
-            said: Announcements::default(),
+            announcements: Announcements::default(),
             queued: 0,
             place: None,
             refused: None,
@@ -260,14 +260,14 @@ impl Hub {
             gateway: false,
             remote: false,
             partner: None,
-            looks: false,
+            is_console: false,
             near: false,
             memory: false,
             hub: None,
             beat_at_us: u64::MAX,
             known_by: BTreeSet::new(),
             leaves: false,
-            has_said_all: false,
+            has_sent_all: false,
             fresh: false,
             has_read: false,
             closing: false,
@@ -350,9 +350,9 @@ impl Hub {
     }
 
     /// Marks a link as that of a console that may only look, if the hub has no tokens.
-    pub fn only_looks(&mut self, at: LinkId) {
+    pub fn mark_console(&mut self, at: LinkId) {
         if let Some(link) = self.link(at) {
-            link.looks = true;
+            link.is_console = true;
         }
     }
 
@@ -418,8 +418,8 @@ impl Hub {
         if link.closing || link.refused.is_some() {
             return;
         }
-        link.heart.heard(now_us);
-        link.has_said_all &= matches!(frame.kind, Kind::Ping | Kind::Pong);
+        link.heart.note_received(now_us);
+        link.has_sent_all &= matches!(frame.kind, Kind::Ping | Kind::Pong);
         let greeting = link.greeting_until_us.is_some();
         let handled = if greeting { self.greeted(at, frame, now_us) } else { self.handle(at, frame) };
         if let Err(error) = handled {
@@ -475,9 +475,8 @@ impl Hub {
         self.links.iter().flatten().map(|link| link.theirs.len()).sum()
     }
 
-    /// Times that it has noted to look at links: few for each link, however often its frames
-    /// gather.
-    pub fn looks(&self) -> usize {
+    /// Scheduled checks of links: few for each link, however often its frames gather.
+    pub fn scheduled_checks(&self) -> usize {
         self.due.len()
     }
 
@@ -506,8 +505,8 @@ impl Hub {
             Kind::Subscribe => self.subscribe(at, frame)?,
             Kind::Publish => self.publish(at, frame)?,
             Kind::Call => self.call(at, frame)?,
-            Kind::Unsubscribe | Kind::Cancel => self.left(at, frame.id),
-            Kind::Taken => self.taken(at, frame),
+            Kind::Unsubscribe | Kind::Cancel => self.end_exchange(at, frame.id),
+            Kind::Taken => self.acknowledge_payload(at, frame),
             Kind::Reply
             | Kind::Fail
             | Kind::Item

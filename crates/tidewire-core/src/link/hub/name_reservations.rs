@@ -74,7 +74,7 @@ impl Hub {
         let has_left = holder.has_left() && holder.grant == grant;
         // A node whose join was cut off before it had its WELCOME repeats its HELLO.
         let resumes =
-            [&holder.resume, &holder.said_secret].into_iter().any(|secret| !secret.is_empty() && knows(secret));
+            [&holder.resume, &holder.hello_secret].into_iter().any(|secret| !secret.is_empty() && knows(secret));
         if has_left && !returns {
             self.keep_secret(at, resume);
             self.end_link(other, "it has said goodbye, and a node of its name joins".to_owned());
@@ -92,7 +92,7 @@ impl Hub {
     /// off. A secret that resumed a link is used up.
     fn keep_secret(&mut self, at: LinkId, secret: Option<&str>) {
         if let Some(link) = self.link(at) {
-            link.said_secret = secret.unwrap_or_default().to_owned();
+            link.hello_secret = secret.unwrap_or_default().to_owned();
         }
     }
 

@@ -18,8 +18,8 @@ impl Hub {
         if self.links.get(to).and_then(Option::as_ref).is_none_or(|link| link.knows.contains(&number)) {
             return;
         }
-        let mut said = Vec::new();
-        let mut fields = FieldsWriter::new(&mut said);
+        let mut payload = Vec::new();
+        let mut fields = FieldsWriter::new(&mut payload);
         let user = self.options.access.user(named.grant);
         for (name, text) in [("name", named.name.as_str()), ("user", user)] {
             if fields.add(name, text.as_bytes()).is_err() {
@@ -35,7 +35,7 @@ impl Hub {
         // In each lane: the name has to come before the frames that use its number, and a lower
         // lane goes on while much waits in a higher one.
         for lane in 0..LANES as u8 {
-            self.put(to, Kind::Node, Flags::NORMAL.in_lane(lane), 0, &number.to_le_bytes(), &said);
+            self.put(to, Kind::Node, Flags::NORMAL.in_lane(lane), 0, &number.to_le_bytes(), &payload);
         }
     }
 
@@ -107,7 +107,7 @@ impl Hub {
 
 impl Link {
     /// True if its node takes a payload, and a frame, of this length.
-    pub(super) fn takes(&self, frame: &Frame<'_>) -> bool {
+    pub(super) fn can_take(&self, frame: &Frame<'_>) -> bool {
         stated_bytes(frame) <= self.payload_max as u64 && frame.bytes.len() <= self.frame_max + 4
     }
 

@@ -154,7 +154,7 @@ impl Hub {
         let link = self.link_with_capacity(to)?;
         let to_number = if link.hub.is_some() && subscription == 0 { message } else { subscription };
         let opened = match frame.flags.more() {
-            _ if !link.takes(frame) => None,
+            _ if !link.can_take(frame) => None,
             true => link.ours.insert(ReverseRoute::Published { link: at, id: frame.id }).ok(),
             false => Some(0),
         };
@@ -191,7 +191,7 @@ impl Hub {
 
     /// Passes a chunk on to one receiver. False: it gets no more.
     fn fan_to(&mut self, receiver: &Receiver, lane: u8, frame: &Frame<'_>, last: bool) -> bool {
-        let fits = self.link(receiver.link).is_some_and(|link| link.takes(frame));
+        let fits = self.link(receiver.link).is_some_and(|link| link.can_take(frame));
         if !fits || !self.pass(receiver.link, receiver.id, lane, frame) {
             self.counts.dropped += 1;
             self.cancel(receiver.link, receiver.id, lane);

@@ -47,7 +47,7 @@ impl Hub {
         let mut found: Vec<SubscriptionInterest> = keys
             .filter_map(|key| {
                 let one = self.tree.get(key)?;
-                let (queue, pattern, says) = (one.queue.clone(), one.pattern.clone(), one.says.clone());
+                let (queue, pattern, says) = (one.queue.clone(), one.pattern.clone(), one.announcement.clone());
                 Some(SubscriptionInterest { key, queue, pattern, says, listens: one.listens })
             })
             .collect();

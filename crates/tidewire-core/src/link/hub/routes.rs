@@ -79,7 +79,7 @@ pub(super) struct Subscriber {
     pub(super) id: u64,
     pub(super) queue: String,
     pub(super) pattern: String,
-    pub(super) says: Vec<u8>,
+    pub(super) announcement: Vec<u8>,
     pub(super) in_progress: u32,
     /// It has refused a call for lack of capacity, and no call there has ended since.
     pub(super) is_full: bool,

@@ -9,25 +9,25 @@ use super::{Hub, Link, LinkId};
 impl Hub {
     /// Handles the acknowledgement of a payload in shared memory. For the payload of an answer, the
     /// exchange ends.
-    pub(super) fn taken(&mut self, at: LinkId, frame: &Frame<'_>) {
-        if frame.flags.answer() { self.call_taken(at, frame.id) } else { self.answer_taken(at, frame.id) }
+    pub(super) fn acknowledge_payload(&mut self, at: LinkId, frame: &Frame<'_>) {
+        if frame.flags.answer() { self.acknowledge_call(at, frame.id) } else { self.acknowledge_answer(at, frame.id) }
     }
 
     /// By the node that answers.
-    fn call_taken(&mut self, at: LinkId, own: u64) {
+    fn acknowledge_call(&mut self, at: LinkId, own: u64) {
         let Some(ReverseRoute::Call { link: to, id, lane, .. }) = self.link(at).and_then(|link| link.ours.get(own))
         else {
             return;
         };
         let (to, id, lane) = (*to, *id, *lane);
         let Some(Route::To { passing, .. }) = self.link(to).and_then(|link| link.theirs.get(id)) else { return };
-        if passing.taken() {
+        if passing.end_placed() {
             self.tell(to, Kind::Taken, Flags::NORMAL.in_lane(lane).with_answer(true), id, &[]);
         }
     }
 
     /// By the node that called.
-    fn answer_taken(&mut self, at: LinkId, opened: u64) {
+    fn acknowledge_answer(&mut self, at: LinkId, opened: u64) {
         let Some(Route::To { link: to, id, lane, .. }) = self.link(at).and_then(|link| link.theirs.get(opened)) else {
             return;
         };
@@ -37,8 +37,8 @@ impl Hub {
         else {
             return;
         };
-        let (taken, ending, subscription) = (passing.taken(), *ending, *subscription);
-        if !taken {
+        let (was_placed, ending, subscription) = (passing.end_placed(), *ending, *subscription);
+        if !was_placed {
             return;
         }
         self.tell(to, Kind::Taken, Flags::NORMAL.in_lane(lane), id, &[]);

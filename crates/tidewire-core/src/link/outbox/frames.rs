@@ -12,8 +12,8 @@ const BEYOND_BYTES: usize = BLOCK_BYTES / 4;
 #[derive(Default)]
 pub(super) struct Frames {
     blocks: VecDeque<Vec<u8>>,
-    /// Bytes at the front of the first block that are gone.
-    taken: usize,
+    /// Consumed bytes at the front of the first block.
+    consumed: usize,
     bytes: usize,
 }
 
@@ -60,23 +60,23 @@ impl Frames {
     pub(super) fn take(&mut self, out: &mut Vec<u8>, budget: usize) -> usize {
         let mut moved = 0;
         while let Some(block) = self.blocks.front_mut() {
-            let waiting = &block[self.taken..];
-            let left = budget.saturating_sub(moved);
-            let goes_whole = out.is_empty() && self.taken == 0;
-            let fits = if goes_whole { left + left / 4 } else { left };
-            let count = if waiting.len() <= fits { waiting.len() } else { whole_frames(waiting, left, moved == 0) };
+            let waiting = &block[self.consumed..];
+            let free = budget.saturating_sub(moved);
+            let is_whole = out.is_empty() && self.consumed == 0;
+            let fits = if is_whole { free + free / 4 } else { free };
+            let count = if waiting.len() <= fits { waiting.len() } else { whole_frames(waiting, free, moved == 0) };
             if count == 0 && !waiting.is_empty() {
                 break;
             }
-            if goes_whole && count == block.len() {
+            if is_whole && count == block.len() {
                 std::mem::swap(out, block);
             } else {
                 out.extend_from_slice(&waiting[..count]);
             }
             moved += count;
             self.bytes -= count;
-            self.taken += count;
-            if self.taken < block.len() {
+            self.consumed += count;
+            if self.consumed < block.len() {
                 break;
             }
             self.next_block();
@@ -96,7 +96,7 @@ impl Frames {
 
     /// The first block is used up. The last one is reused for the next frames.
     fn next_block(&mut self) {
-        self.taken = 0;
+        self.consumed = 0;
         if self.blocks.len() > 1 {
             self.blocks.pop_front();
         } else if let Some(block) = self.blocks.front_mut() {

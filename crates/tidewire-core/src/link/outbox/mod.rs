@@ -181,8 +181,8 @@ impl Outbox {
     }
 
     /// True if the frames up to this mark have been taken.
-    pub fn has_given(&self, filled: &FlushMark) -> bool {
-        self.lanes.iter().zip(filled.0).all(|(lane, until)| lane.has_given(until))
+    pub fn has_drained(&self, filled: &FlushMark) -> bool {
+        self.lanes.iter().zip(filled.0).all(|(lane, until)| lane.has_drained(until))
     }
 
     /// How many may wait.
@@ -331,11 +331,11 @@ impl Outbox {
         stated: &[u8],
         transfer: Transfer,
     ) -> Result<(), Unsent> {
-        self.check_capacity(transfer.left(), self.capacity)?;
+        self.check_capacity(transfer.remaining(), self.capacity)?;
         let mut first = Vec::with_capacity(256);
         wire::write(&mut first, kind, flags.with_more(true), id, head, stated)?;
         self.counts.add(first.len());
-        self.counts.bytes += transfer.left();
+        self.counts.bytes += transfer.remaining();
         let lane = &mut self.lanes[flags.lane()];
         match lane.holder(kind, flags.answer(), id) {
             Some(before) => before.follow(QueuedAfter::Transfer(first, transfer)),
@@ -380,12 +380,12 @@ impl Outbox {
             *waiting.entry(transfer.called).or_default() += transfer.waiting();
         }
         let beyond: usize = waiting.values().map(|bytes| bytes.saturating_sub(own)).sum();
-        let mut gone = Vec::new();
+        let mut dropped = Vec::new();
         if self.counts.bytes + payload > self.capacity + beyond {
-            return gone;
+            return dropped;
         }
         // Each dropped answer needs capacity for the frame that reports it.
-        while !self.has_capacity(payload + gone.len() * TOLD_BYTES) {
+        while !self.has_capacity(payload + dropped.len() * TOLD_BYTES) {
             let Some((&most, bytes)) = waiting.iter_mut().max_by_key(|(_, bytes)| **bytes) else { break };
             let newest =
                 self.lanes.iter().find_map(|lane| lane.transfers().rfind(|one| one.is_stuck() && one.called == most));
@@ -393,9 +393,9 @@ impl Outbox {
             let before = self.counts.bytes;
             self.drop_transfer(id, true);
             *bytes = bytes.saturating_sub(before - self.counts.bytes);
-            gone.push((id, flags));
+            dropped.push((id, flags));
         }
-        gone
+        dropped
     }
 
     /// Adds a frame whose payload is to be written to shared memory.
@@ -465,10 +465,10 @@ impl Outbox {
         }
     }
 
-    /// The receiver of a payload has read it in its place.
-    pub fn taken(&mut self, id: u64, answer: bool) {
+    /// Ends a payload that its receiver has read in shared memory.
+    pub fn end_shared(&mut self, id: u64, answer: bool) {
         for lane in &mut self.lanes {
-            lane.taken(id, answer, &mut self.counts);
+            lane.end_shared(id, answer, &mut self.counts);
         }
     }
 

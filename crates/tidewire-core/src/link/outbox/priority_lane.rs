@@ -21,15 +21,15 @@ const ABREAST: usize = 4;
 pub(super) struct Lane {
     /// Whole frames.
     pub(super) frames: Frames,
-    /// Bytes of whole frames that were ever taken.
-    given: u64,
+    /// Bytes of whole frames that have ever left the lane.
+    drained: u64,
     /// In the order in which they began.
     transfers: VecDeque<Transfer>,
     /// Index of the transfer whose turn is next.
     turn: usize,
     /// How many of them wait to be written to shared memory.
     to_lay: usize,
-    /// Ended exchanges, each with the count of given bytes at which its last frame has gone.
+    /// Ended exchanges, each with the count of drained bytes that includes its last frame.
     ends: VecDeque<(u64, u64)>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Transfer {
     pub(super) shared: bool,
     /// Progress of writing it to shared memory, which comes before anything of it is sent.
     laying: SharedWriteState,
-    /// Its first frame is gone once so many bytes of whole frames have been given.
+    /// Its first frame has left the lane once so many bytes are drained.
     begins: u64,
     /// Frames that have to follow its last chunk: published messages of its lane, or further frames
     /// of its exchange.
@@ -80,8 +80,8 @@ impl Lane {
         !self.frames.is_empty() || !self.transfers.iter().all(is_request)
     }
 
-    pub(super) fn has_given(&self, until: u64) -> bool {
-        self.given >= until
+    pub(super) fn has_drained(&self, until: u64) -> bool {
+        self.drained >= until
     }
 
     pub(super) fn buffer_bytes(&self) -> usize {
@@ -114,8 +114,8 @@ impl Lane {
 
     pub(super) fn begin(&mut self, first: &[u8], mut transfer: Transfer) {
         match &mut transfer.laying {
-            SharedWriteState::Waits(held, _) => {
-                held.extend_from_slice(first);
+            SharedWriteState::Waits(frames, _) => {
+                frames.extend_from_slice(first);
                 self.to_lay += 1;
             }
             SharedWriteState::No => {
@@ -185,7 +185,7 @@ impl Lane {
     pub(super) fn drop_transfer(&mut self, id: u64, answer: bool, counts: &mut WriteCounts) {
         let Some(at) = self.transfers.iter().position(|transfer| transfer.is(id, answer)) else { return };
         let Some(transfer) = self.transfers.remove(at) else { return };
-        counts.bytes -= transfer.left();
+        counts.bytes -= transfer.remaining();
         if let SharedWriteState::Waits(first, begun) = &transfer.laying {
             counts.took(first.len());
             self.to_lay -= usize::from(!begun);
@@ -197,11 +197,11 @@ impl Lane {
         }
     }
 
-    pub(super) fn taken(&mut self, id: u64, answer: bool, counts: &mut WriteCounts) {
+    pub(super) fn end_shared(&mut self, id: u64, answer: bool, counts: &mut WriteCounts) {
         let is = |transfer: &Transfer| transfer.is(id, answer) && transfer.shared;
         let Some(at) = self.transfers.iter().position(is) else { return };
         if let Some(transfer) = self.transfers.remove(at) {
-            counts.bytes -= transfer.left();
+            counts.bytes -= transfer.remaining();
             self.go_on(transfer);
         }
     }
@@ -225,8 +225,8 @@ impl Lane {
                 counts.ended.push(transfer.id);
             }
             self.go_on(transfer);
-            let left = until.saturating_sub(out.length());
-            self.take_frames(out.bytes(), left, counts);
+            let budget = until.saturating_sub(out.length());
+            self.take_frames(out.bytes(), budget, counts);
         }
         if out.length() - before < KEPT_BYTES {
             // While much goes through, the next burst would need the same memory again.
@@ -236,7 +236,7 @@ impl Lane {
 
     /// The transfer whose chunk is next: the first few transfers with a window take turns.
     fn next_transfer(&mut self) -> Option<usize> {
-        let may_go = |(at, transfer): (usize, &Transfer)| transfer.may_go(self.given).then_some(at);
+        let may_go = |(at, transfer): (usize, &Transfer)| transfer.may_go(self.drained).then_some(at);
         let mut ready = [0; ABREAST];
         let mut count = 0;
         for at in self.transfers.iter().enumerate().filter_map(may_go).take(ABREAST) {
@@ -251,7 +251,7 @@ impl Lane {
     }
 
     pub(super) fn queued(&self) -> u64 {
-        self.given + self.frames.len() as u64
+        self.drained + self.frames.len() as u64
     }
 
     /// Continues the frames that waited for the end of a transfer.
@@ -274,9 +274,9 @@ impl Lane {
     fn take_frames(&mut self, out: &mut Vec<u8>, budget: usize, counts: &mut WriteCounts) {
         let count = self.frames.take(out, budget);
         counts.took(count);
-        self.given += count as u64;
+        self.drained += count as u64;
         while let Some(&(at, id)) = self.ends.front()
-            && at <= self.given
+            && at <= self.drained
         {
             counts.ended.push(id);
             self.ends.pop_front();
@@ -325,7 +325,7 @@ impl Transfer {
 
     /// Its bytes that wait, and what waits behind them.
     pub(super) fn waiting(&self) -> usize {
-        self.left() + self.behind
+        self.remaining() + self.behind
     }
 
     /// Adds a frame or transfer that must follow it.
@@ -340,13 +340,13 @@ impl Transfer {
 
     /// True if a chunk can be sent after so many bytes of whole frames: chunks follow the first
     /// frame.
-    fn may_go(&self, given: u64) -> bool {
-        self.window > 0 && self.begins <= given
+    fn may_go(&self, drained: u64) -> bool {
+        self.window > 0 && self.begins <= drained
     }
 
     fn cut(&mut self, out: &mut impl FrameSink, chunk: usize) -> usize {
-        let count = chunk.min(self.window).min(self.left());
-        let flags = self.flags.with_more(count < self.left()).with_compressed(false).with_again(false);
+        let count = chunk.min(self.window).min(self.remaining());
+        let flags = self.flags.with_more(count < self.remaining()).with_compressed(false).with_again(false);
         let begun = wire::begin(out.bytes(), Kind::Chunk, flags, self.id, |_| Ok(()), count);
         debug_assert!(begun.is_ok(), "a chunk is shorter than a frame may be");
         out.part(&self.payload, self.at, count);
@@ -355,12 +355,12 @@ impl Transfer {
         count
     }
 
-    pub(super) fn left(&self) -> usize {
+    pub(super) fn remaining(&self) -> usize {
         self.payload.bytes() - self.at
     }
 
     fn is_over(&self) -> bool {
-        self.left() == 0
+        self.remaining() == 0
     }
 }
 
@@ -368,7 +368,7 @@ impl QueuedAfter {
     fn bytes(&self) -> usize {
         match self {
             Self::Frame(frame) => frame.len(),
-            Self::Transfer(first, transfer) => first.len() + transfer.left(),
+            Self::Transfer(first, transfer) => first.len() + transfer.remaining(),
         }
     }
 
@@ -378,7 +378,7 @@ impl QueuedAfter {
             Self::Frame(frame) => counts.took(frame.len()),
             Self::Transfer(first, transfer) => {
                 counts.took(first.len());
-                counts.bytes -= transfer.left();
+                counts.bytes -= transfer.remaining();
             }
         }
     }

@@ -85,9 +85,9 @@ impl WriteBatch {
         let mut skipped = self.written;
         let all = (0..=self.payload_slices.len()).flat_map(|number| [self.frames_before(number), self.part_at(number)]);
         all.filter_map(move |slice| {
-            let gone = skipped.min(slice.len());
-            skipped -= gone;
-            (gone < slice.len()).then(|| &slice[gone..])
+            let consumed = skipped.min(slice.len());
+            skipped -= consumed;
+            (consumed < slice.len()).then(|| &slice[consumed..])
         })
     }
 

@@ -71,7 +71,7 @@ enum OutboundExchange<C> {
 /// An exchange that the hub opened.
 enum InboundExchange {
     /// A call that is not complete yet. So many items were requested meanwhile.
-    Coming { lane: u8, wanted: u32, unread: bool },
+    Coming { lane: u8, requested: u32, unread: bool },
     /// An open call. Its caller may send so many items.
     Open { caller: u32, lane: u8, living: HandlerAliveTimer, input: Credit },
     /// A long message that was published.
@@ -85,8 +85,8 @@ impl<C> Session<C> {
     /// [`WireError::Limit`] if the name, the token or the secret is too long.
     pub fn join(greeting: &Greeting, now_us: u64) -> Result<Self, WireError> {
         let mut out = Outbox::new(greeting.queue_bytes);
-        let said = greeting.fields()?;
-        out.control(Kind::Hello, Flags::URGENT, 0, |head| Hello::put(VERSION, VERSION, head), &said)?;
+        let payload = greeting.fields()?;
+        out.control(Kind::Hello, Flags::URGENT, 0, |head| Hello::put(VERSION, VERSION, head), &payload)?;
         Ok(Self {
             out,
             mine: Slots::new(0),
@@ -137,7 +137,7 @@ impl<C> Session<C> {
 
     /// The own side does not listen at present: the other one is not silent for it.
     pub fn deaf(&mut self, now_us: u64) {
-        self.heart.heard(now_us);
+        self.heart.note_received(now_us);
     }
 
     /// Records a write to the wire.

@@ -27,7 +27,7 @@ impl<C: Clone> Session<C> {
     /// # Errors
     /// [`Fault`] if the link can't go on.
     pub fn received(&mut self, frame: &Frame<'_>, now_us: u64, events: &mut Vec<Event<C>>) -> Result<(), Fault> {
-        self.heart.heard(now_us);
+        self.heart.note_received(now_us);
         self.inflate(now_us, events);
         if frame.kind == Kind::Error {
             let number = FailHead::parse(frame.head)?.number;
@@ -45,7 +45,7 @@ impl<C: Clone> Session<C> {
             Kind::Node => self.named(frame, events)?,
             Kind::Ok => self.subscribed(frame.id, events),
             Kind::Window => self.out.window(frame.id, !frame.flags.answer(), wire::read_u32("WINDOW", frame.head)?),
-            Kind::Taken => self.out.taken(frame.id, !frame.flags.answer()),
+            Kind::Taken => self.out.end_shared(frame.id, !frame.flags.answer()),
             Kind::Credit => self.credit(frame, events)?,
             Kind::Call | Kind::Publish | Kind::Reply | Kind::Fail | Kind::Item | Kind::Chunk => {
                 self.payload(frame, now_us, events)?
@@ -147,8 +147,8 @@ impl<C: Clone> Session<C> {
         }
         match self.theirs.get(frame.id) {
             Some(InboundExchange::Open { .. }) => events.push(Event::Wanted(frame.id, items)),
-            Some(InboundExchange::Coming { wanted, unread, .. }) => {
-                *wanted = wanted.saturating_add(items);
+            Some(InboundExchange::Coming { requested, unread, .. }) => {
+                *requested = requested.saturating_add(items);
                 *unread |= items == 0;
             }
             Some(InboundExchange::Published) | None => {}
@@ -189,7 +189,7 @@ impl<C: Clone> Session<C> {
         now_us: u64,
         events: &mut Vec<Event<C>>,
     ) -> Result<(), Fault> {
-        self.heart.heard(now_us);
+        self.heart.note_received(now_us);
         self.inflate(now_us, events);
         let (id, flags) = (chunk.id, chunk.take(count));
         let progress = self.parts.filled(id, flags, count)?;
@@ -233,7 +233,7 @@ impl<C: Clone> Session<C> {
     fn expects(&mut self, frame: &Frame<'_>) -> Result<bool, WireError> {
         let (id, lane) = (frame.id, frame.flags.lane() as u8);
         let theirs = match frame.kind {
-            Kind::Call => InboundExchange::Coming { lane, wanted: 0, unread: false },
+            Kind::Call => InboundExchange::Coming { lane, requested: 0, unread: false },
             Kind::Publish if frame.flags.more() => InboundExchange::Published,
             Kind::Publish => return Ok(true),
             Kind::Fail => return Ok(self.mine.get(id).is_some()),
@@ -284,7 +284,7 @@ impl<C: Clone> Session<C> {
 
     fn called(&mut self, message: Message, now_us: u64, events: &mut Vec<Event<C>>) {
         let id = message.id;
-        let Some(&mut InboundExchange::Coming { lane, wanted, unread }) = self.theirs.get(id) else { return };
+        let Some(&mut InboundExchange::Coming { lane, requested, unread }) = self.theirs.get(id) else { return };
         let living = self.begin_living(message.head(), now_us);
         let caller = CallHead::parse(message.head()).map_or(0, |head| head.origin);
         if let Some(theirs) = self.theirs.get(id) {
@@ -296,8 +296,8 @@ impl<C: Clone> Session<C> {
             return self.end_theirs(id);
         }
         events.push(Event::Called(message));
-        if wanted > 0 {
-            events.push(Event::Wanted(id, wanted));
+        if requested > 0 {
+            events.push(Event::Wanted(id, requested));
         }
         if unread {
             events.push(Event::Wanted(id, 0));

@@ -77,8 +77,8 @@ impl Greeting {
 
     /// The fields of HELLO.
     pub(super) fn fields(&self) -> Result<Vec<u8>, WireError> {
-        let mut said = Vec::new();
-        let mut fields = FieldsWriter::new(&mut said);
+        let mut payload = Vec::new();
+        let mut fields = FieldsWriter::new(&mut payload);
         fields.add("name", self.name.as_bytes())?;
         for (name, value) in [("token", &self.token), ("resume", &self.resume), ("hub", &self.hub)] {
             if let Some(value) = value {
@@ -97,7 +97,7 @@ impl Greeting {
         ] {
             fields.add(name, value.to_string().as_bytes())?;
         }
-        Ok(said)
+        Ok(payload)
     }
 }
 

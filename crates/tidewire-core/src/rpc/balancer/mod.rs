@@ -275,20 +275,20 @@ impl<T> Balancer<T> {
         call: &CallProfile<'_>,
         without: impl Fn(&str) -> bool,
     ) -> Option<(&Arc<str>, &T)> {
-        let left = |one: &Instance<T>| !without(&one.id);
+        let is_candidate = |one: &Instance<T>| !without(&one.id);
         let at = match policy {
-            Policy::First => self.instances.iter().position(left)?,
+            Policy::First => self.instances.iter().position(is_candidate)?,
             Policy::Random => {
-                let count = self.instances.iter().filter(|one| left(one)).count() as u64;
+                let count = self.instances.iter().filter(|one| is_candidate(one)).count() as u64;
                 let nth = ((call.dice & 0xffff_ffff) * count) >> 32;
-                let mut left = (0..self.instances.len()).filter(|at| left(&self.instances[*at]));
-                left.nth(nth as usize)?
+                let mut candidates = (0..self.instances.len()).filter(|at| is_candidate(&self.instances[*at]));
+                candidates.nth(nth as usize)?
             }
             Policy::LeastOutstanding => {
-                let turned = self.turned();
-                turned.filter(|at| left(&self.instances[*at])).min_by_key(|at| self.instances[*at].outstanding)?
+                let candidates = self.turned().filter(|at| is_candidate(&self.instances[*at]));
+                candidates.min_by_key(|at| self.instances[*at].outstanding)?
             }
-            Policy::LowestLatency { explore } => self.quickest(explore, call, left)?,
+            Policy::LowestLatency { explore } => self.quickest(explore, call, without)?,
         };
         let chosen = &self.instances[at];
         Some((&chosen.id, &chosen.target))
@@ -319,7 +319,7 @@ impl<T> Balancer<T> {
         (self.turn..count).chain(0..self.turn)
     }
 
-    fn quickest(&mut self, explore: f64, call: &CallProfile<'_>, left: impl Fn(&Instance<T>) -> bool) -> Option<usize> {
+    fn quickest(&mut self, explore: f64, call: &CallProfile<'_>, without: impl Fn(&str) -> bool) -> Option<usize> {
         let (method, now_us) = (self.method(call.method), call.now_us);
         let base_us = method.and_then(|method| self.methods[method].expected_us(call.cost())).unwrap_or(UNKNOWN_US);
         let method = method.unwrap_or(usize::MAX);
@@ -329,7 +329,7 @@ impl<T> Balancer<T> {
         let (mut best, mut probe, mut fallback, mut count) = (None, None, None, 0);
         for at in self.turned() {
             let one = &self.instances[at];
-            if !left(one) {
+            if without(&one.id) {
                 continue;
             }
             count += 1;

@@ -114,7 +114,7 @@ proptest! {
                 Step::Unpark(sequence) => drop(places.unpark(sequence)),
                 Step::End(sequence) => drop(places.ended(sequence)),
             }
-            let taken = places.held.values().filter(|held| held.state != super::State::Parked).count();
+            let taken = places.tokens.values().filter(|held| held.state != super::State::Parked).count();
             assert!(taken <= count, "{places:?}");
             if places.free() > 0 {
                 in_flight.extend(places.fetches());

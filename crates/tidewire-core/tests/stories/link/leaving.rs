@@ -77,12 +77,12 @@ fn a_drain_does_not_wait_for_later_calls() {
     let add = |out: &mut Outbox, lane: u8, payload: &[u8]| {
         out.control(Kind::Reply, Flags::NORMAL.in_lane(lane), 1, |_| Ok(()), payload).unwrap();
     };
-    assert!(out.has_given(&out.filled()), "there is nothing to wait for");
+    assert!(out.has_drained(&out.filled()), "there is nothing to wait for");
     (0..200).for_each(|_| add(&mut out, 2, &[1; 1_000]));
     add(&mut out, 3, &[1; 100]);
     let filled = out.filled();
     let mut writes = 0;
-    while !out.has_given(&filled) {
+    while !out.has_drained(&filled) {
         // Somebody always has more to send in the lane that is full.
         if writes < 30 {
             add(&mut out, 2, &[2; 1_000]);
@@ -92,7 +92,7 @@ fn a_drain_does_not_wait_for_later_calls() {
     }
     assert!(writes > 20, "{writes} writes");
     add(&mut out, 0, &[3; 100]);
-    assert!(out.has_given(&filled) && out.bytes() > 0);
+    assert!(out.has_drained(&filled) && out.bytes() > 0);
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn frames_read_in_short_pieces_are_whole_and_no_buffer_stays() {
             }
         }
         assert!(came == sent, "what came is something else");
-        assert_eq!(direct.came(), sent.len() as u64);
+        assert_eq!(direct.read_bytes(), sent.len() as u64);
         assert!(direct.peeked.is_none(), "it keeps a buffer");
         direct.allow(3);
         let mut theirs = write.join().expect("it ends").expect("it is read");

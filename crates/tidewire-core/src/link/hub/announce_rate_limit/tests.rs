@@ -6,5 +6,5 @@ use super::*;
 fn no_numbers_are_too_large() {
     let mut pace = AnnounceRateLimit::default();
     pace.announced(usize::MAX, 0, u64::MAX);
-    assert_eq!(pace.rests_until_us(), u64::MAX - RESTORED_US);
+    assert_eq!(pace.paused_until_us(), u64::MAX - RESTORED_US);
 }
