@@ -253,10 +253,6 @@ impl ForwardedCall {
         drop(state);
         self.flusher.flush();
     }
-
-    fn key(&self) -> Option<CallKey> {
-        self.state.lock().key
-    }
 }
 
 impl ReplyWaiter for ForwardedCall {
@@ -305,10 +301,10 @@ impl Exchange for ForwardedCall {
     }
 
     fn wanted(&self, items: u32) {
-        match self.key() {
-            Some(key) => self.to.want(key, items),
-            None => self.state.lock().wanted.push(items),
-        }
+        let mut state = self.state.lock();
+        let Some(key) = state.key else { return state.wanted.push(items) };
+        drop(state);
+        self.to.want(key, items);
     }
 
     fn writable(&self) {
