@@ -27,7 +27,7 @@ export class Clients {
 	declare start: Commands["start"];
 
 	/**
-	 * @param references What goes by reference; undefined while its code is not loaded.
+	 * @param references Exports and imports; undefined while their code is not loaded.
 	 * @param load Loads that.
 	 */
 	constructor(
@@ -41,13 +41,13 @@ export class Clients {
 			load,
 			nested: () => (plan) => plan,
 			bind: (run) => run,
-			giving: (peer) => references()?.giving(peer),
-			take: (stands) => {
+			exportScope: (peer) => references()?.exportScope(peer),
+			take: (reference) => {
 				const own = references();
 				if (own === undefined) {
 					throw new Unloaded();
 				}
-				return own.take(stands);
+				return own.take(reference);
 			},
 			joined: (timeoutMs) => presence.joined(timeoutMs),
 			instanceAt: async (service, node) => (await this.directory()).at(service, node),

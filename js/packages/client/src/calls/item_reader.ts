@@ -8,7 +8,7 @@ import type { ExportScope } from "../objects/references.js";
 import { Queue } from "../queue.js";
 import { asyncDispose } from "../symbols.js";
 import { Unloaded } from "../values/reader.js";
-import { addressOf, type CallSite, errorOf, located, type Plan, readAny, type Sent, send, written } from "./calls.js";
+import { addressOf, type CallSite, errorOf, located, type Plan, payloadOf, readAny, type Sent, send } from "./calls.js";
 
 /**
  * The items of a call that gives a stream. To leave a loop early, `return()`, closes the generator
@@ -22,7 +22,7 @@ export class ItemReader implements Reader<unknown> {
 	private end: { readonly error: unknown } | undefined;
 	private taken = 0;
 	private isUnread = false;
-	private giving: ExportScope | undefined;
+	private exports: ExportScope | undefined;
 	private closed: (() => void)[] = [];
 
 	constructor(
@@ -84,9 +84,9 @@ export class ItemReader implements Reader<unknown> {
 		const failed = (error: unknown): void => this.finish({ error });
 		try {
 			plan.signal?.throwIfAborted();
-			this.giving = plan.gives ? from.giving(plan.peer) : undefined;
-			const payload = written(this.value, plan, this.giving);
-			const address = addressOf(from, plan, this.giving);
+			this.exports = plan.gives ? from.exportScope(plan.peer) : undefined;
+			const payload = payloadOf(this.value, plan, this.exports);
+			const address = addressOf(from, plan, this.exports);
 			if (typeof address === "string") {
 				this.open(address, payload);
 			} else {
@@ -164,7 +164,7 @@ export class ItemReader implements Reader<unknown> {
 		}
 		this.end = this.isUnread ? { error: undefined } : end;
 		this.plan.signal?.removeEventListener("abort", this.abort);
-		this.giving?.ended(end.error instanceof LinkLost || end.error instanceof NoResponders);
+		this.exports?.ended(end.error instanceof LinkLost || end.error instanceof NoResponders);
 		for (const closed of this.closed.splice(0)) {
 			closed();
 		}

@@ -22,7 +22,7 @@ const REMOTE_ERROR = 15;
 const NUMBERS = new Map([...ERRORS].map(([number, made]) => [new made().code, number]));
 
 export class Dispatch {
-	/** Calls of what this node has given, and of its subscribers. */
+	/** Limits of the calls of exports, and of those of subscribers. */
 	readonly hosts: readonly [objects: HandlerLimits, answering: HandlerLimits];
 
 	constructor(
@@ -79,20 +79,20 @@ export class Dispatch {
 	private calledObject(call: Incoming, session: Session, now: number): Callee | undefined {
 		const [, , what = "", ...rest] = call.subject.split(".");
 		if (what === "claim" || what === "release") {
-			this.references.given[what](readValue(call.payload), call.origin);
+			this.references.exports[what](readValue(call.payload), call.origin);
 			session.theirs.reply(call.id, writeValue(null));
 			return undefined;
 		}
-		const entry = this.references.given.use(what, call.origin);
+		const entry = this.references.exports.use(what, call.origin);
 		const name = rest.join(".");
 		const bound = entry.methods.get(name);
 		if (bound === undefined) {
 			session.theirs.fail(call.id, NO_SUCH_TARGET, encode(`${entry.title} has no method '${name}'`));
 			return undefined;
 		}
-		this.references.given.busy(entry);
+		this.references.exports.busy(entry);
 		const title = entry.kind === "object" ? `${entry.title}.${name}` : entry.title;
-		return this.run(this.hosts[0], call, session, title, bound, now, () => this.references.given.idle(entry));
+		return this.run(this.hosts[0], call, session, title, bound, now, () => this.references.exports.idle(entry));
 	}
 
 	private run(
@@ -105,7 +105,7 @@ export class Dispatch {
 		over?: () => void,
 	): Callee | undefined {
 		const run = (): unknown => bound.run(argumentsOf(readValue(call.payload, this.references.take), bound, title));
-		const give = this.references.givingTo(call.origin);
+		const give = this.references.resultExporter(call.origin);
 		const work = { call, session, title, streams: bound.streams, run, give };
 		return host.take(over === undefined ? work : { ...work, over }, now);
 	}

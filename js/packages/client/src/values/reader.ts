@@ -9,8 +9,8 @@ import { BLOB, BLOB_HEAD, BLOB_VERSION, Ext } from "./extensions.js";
 import { buildError } from "./failures.js";
 import { ByteArray, FrozenSet, record, Tuple } from "./kinds.js";
 
-/** Makes something of what stands for a function or an object. */
-export type Take = (stands: unknown) => unknown;
+/** Makes a proxy of a reference to a function or an object. */
+export type Take = (reference: unknown) => unknown;
 
 /** Reads what lies in an extension of a rare kind, `length` bytes. */
 export type RareKind = (reader: Reader, length: number) => unknown;
@@ -310,11 +310,11 @@ export class Reader {
 			case Ext.ERROR:
 				return this.nested(() => buildError(this.value()));
 			case Ext.REFERENCE: {
-				const stands = this.nested(() => this.value());
+				const reference = this.nested(() => this.value());
 				if (this.take === undefined) {
 					throw this.wrong("a reference to a function or an object, where none is expected");
 				}
-				return this.take(stands);
+				return this.take(reference);
 			}
 			default:
 				return this.rare(kind, length);
