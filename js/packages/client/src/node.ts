@@ -296,7 +296,7 @@ export class Node {
 	private emit<K extends keyof NodeEvents>(event: K, ...args: Parameters<NodeEvents[K]>): void {
 		for (const listener of [...(this.listeners.get(event) ?? [])]) {
 			try {
-				(listener as unknown as (...given: Parameters<NodeEvents[K]>) => void)(...args);
+				(listener as unknown as (...args: Parameters<NodeEvents[K]>) => void)(...args);
 			} catch (error) {
 				// A listener of errors that fails is not told of its own error.
 				(event === "error" ? this.runtime.shell.report : this.report)(error);

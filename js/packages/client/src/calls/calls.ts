@@ -297,7 +297,7 @@ const IS_STREAM = /: it is a stream, /;
  */
 export class Invocation implements Promise<unknown>, AsyncIterable<unknown> {
 	readonly [Symbol.toStringTag] = "Invocation";
-	private made: Promise<unknown> | undefined;
+	private result: Promise<unknown> | undefined;
 	/** True if the program has awaited it, or reads it. */
 	private isTaken = false;
 
@@ -318,8 +318,8 @@ export class Invocation implements Promise<unknown>, AsyncIterable<unknown> {
 	}
 
 	private make(): Promise<unknown> {
-		this.made ??= this.run(false);
-		return this.made;
+		this.result ??= this.run(false);
+		return this.result;
 	}
 
 	/** Makes a call that the program left alone. It fails as a promise without handlers does. */

@@ -16,7 +16,7 @@ import { addressOf, type CallSite, errorOf, located, type Plan, payloadOf, readA
  */
 export class ItemReader implements Reader<unknown> {
 	private sent: Sent | undefined;
-	private begun = false;
+	private isStarted = false;
 	private readonly items = new Queue<Uint8Array>();
 	private readonly waiters = new Waiters<IteratorResult<unknown, undefined>>();
 	private end: { readonly error: unknown } | undefined;
@@ -53,7 +53,7 @@ export class ItemReader implements Reader<unknown> {
 
 	/** Reads no more, and waits until the other side has closed its generator. */
 	async return(): Promise<IteratorResult<unknown, undefined>> {
-		this.begun = true;
+		this.isStarted = true;
 		this.isUnread = true;
 		this.items.clear();
 		this.waiters.tell({ done: true, value: undefined });
@@ -72,10 +72,10 @@ export class ItemReader implements Reader<unknown> {
 	}
 
 	private begin(): void {
-		if (this.begun) {
+		if (this.isStarted) {
 			return;
 		}
-		this.begun = true;
+		this.isStarted = true;
 		this.write();
 	}
 

@@ -90,10 +90,10 @@ export interface Agreed {
 	readonly ofToken: readonly string[];
 }
 
-/** The error of a number that travelled. */
+/** Error of a number from the wire. */
 export function errorOfNumber(number: number, text: string): TidewireError {
-	const made = ERRORS.get(number);
-	return made === undefined
+	const errorClass = ERRORS.get(number);
+	return errorClass === undefined
 		? new WireError(`error ${number}, which this version does not know: ${text}`)
-		: new made(text);
+		: new errorClass(text);
 }

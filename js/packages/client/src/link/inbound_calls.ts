@@ -130,7 +130,7 @@ export class InboundCalls {
 	// Frames of the other side
 
 	/** A payload begins that opens an exchange. */
-	begun({ slot, generation, lane }: Frame): void {
+	openSlot({ slot, generation, lane }: Frame): void {
 		if (slot >= this.agreed.ownInFlight) {
 			throw new LimitExceeded(`link_in_flight=${this.agreed.ownInFlight}: slot ${slot} is beyond it`);
 		}

@@ -107,7 +107,7 @@ export class Link {
 		}
 		this.state = "greeting";
 		const { name, token, heartbeatMs, payloadBytes } = this.options;
-		const said: [string, string][] = [
+		const settings: [string, string][] = [
 			["name", name],
 			["in-flight", String(limits.LINK_IN_FLIGHT)],
 			["frame-bytes", String(limits.LINK_FRAME_BYTES)],
@@ -115,12 +115,12 @@ export class Link {
 			["heartbeat-ms", String(heartbeatMs)],
 		];
 		if (token !== undefined) {
-			said.push(["token", token]);
+			settings.push(["token", token]);
 		}
 		if (this.resume !== undefined) {
-			said.push(["resume", this.resume]);
+			settings.push(["resume", this.resume]);
 		}
-		const fields: Fields = said.map(([key, value]) => [key, encode(value)]);
+		const fields: Fields = settings.map(([key, value]) => [key, encode(value)]);
 		this.send(writeFrame(Kind.HELLO, 0, NO_ID, { oldest: VERSION, newest: VERSION }, fieldBytes(fields)));
 	}
 

@@ -19,7 +19,7 @@ import { HandlerLimits, headersOf, isPublic, userOf } from "./service_instance.j
 
 const NO_SUCH_TARGET = 7;
 const REMOTE_ERROR = 15;
-const NUMBERS = new Map([...ERRORS].map(([number, made]) => [new made().code, number]));
+const NUMBERS = new Map([...ERRORS].map(([number, errorClass]) => [new errorClass().code, number]));
 
 export class Dispatch {
 	/** Limits of the calls of exports, and of those of subscribers. */

@@ -111,7 +111,7 @@ function visibilityOf({ name }: Bound, options: ServeOptions): Visibility {
 }
 
 /** Description of an instance, as JSON. */
-export function said(
+export function infoOf(
 	name: string,
 	instance: string,
 	methods: ReadonlyMap<string, Bound>,

@@ -207,30 +207,30 @@ export class Reader {
 
 	private map(count: number): unknown {
 		this.enter(count * 2);
-		const made: Record<string, unknown> = {};
+		const entries: Record<string, unknown> = {};
 		let at = 0;
 		for (; at < count; at++) {
 			const key = this.value();
 			if (typeof key !== "string") {
-				return this.mixed(made, key, count - at);
+				return this.mixed(entries, key, count - at);
 			}
-			set(made, key, this.value());
+			set(entries, key, this.value());
 		}
 		this.depth--;
-		return made;
+		return entries;
 	}
 
 	/** A map whose keys are not all text. */
 	private mixed(sofar: Record<string, unknown>, first: unknown, count: number): Map<unknown, unknown> {
-		const made = new Map<unknown, unknown>(Object.entries(sofar));
+		const entries = new Map<unknown, unknown>(Object.entries(sofar));
 		let key = first;
 		for (let left = count; left > 0; left--) {
 			this.hashable(key, "a key");
-			made.set(key, this.value());
+			entries.set(key, this.value());
 			key = left > 1 ? this.value() : undefined;
 		}
 		this.depth--;
-		return made;
+		return entries;
 	}
 
 	private set<T extends Set<unknown>>(into: T): T {
@@ -421,16 +421,16 @@ export class Reader {
 }
 
 /** Sets a property, also one of a name that means something else to objects. */
-function set(made: Record<string, unknown>, key: string, value: unknown): void {
+function set(entries: Record<string, unknown>, key: string, value: unknown): void {
 	if (key === "__proto__") {
-		Object.defineProperty(made, key, {
+		Object.defineProperty(entries, key, {
 			value,
 			writable: true,
 			enumerable: true,
 			configurable: true,
 		});
 	} else {
-		made[key] = value;
+		entries[key] = value;
 	}
 }
 
