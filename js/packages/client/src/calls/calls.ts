@@ -209,7 +209,7 @@ export class Once implements Caller {
 
 	item(): void {}
 
-	over(): void {
+	completed(): void {
 		this.end(new WireError(`${this.plan.title}: it ended without a value`));
 	}
 

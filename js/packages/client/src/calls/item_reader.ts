@@ -20,7 +20,7 @@ export class ItemReader implements Reader<unknown> {
 	private readonly items = new Queue<Uint8Array>();
 	private readonly waiters = new Waiters<IteratorResult<unknown, undefined>>();
 	private end: { readonly error: unknown } | undefined;
-	private taken = 0;
+	private readCount = 0;
 	private isUnread = false;
 	private exports: ExportScope | undefined;
 	private closed: (() => void)[] = [];
@@ -130,7 +130,7 @@ export class ItemReader implements Reader<unknown> {
 				this.waiters.tell(this.read(payload));
 			}
 		},
-		over: () => this.finish({ error: undefined }),
+		completed: () => this.finish({ error: undefined }),
 		replied: () => {
 			const text = "it gives one value: await it, rather than read it with `for await`";
 			this.finish({
@@ -141,11 +141,11 @@ export class ItemReader implements Reader<unknown> {
 	};
 
 	private async read(payload: Uint8Array): Promise<IteratorResult<unknown, undefined>> {
-		this.taken++;
-		if (this.taken >= STREAM_CREDIT / 2 && this.end === undefined && this.sent !== undefined) {
-			this.sent.session.want(this.sent.id, this.taken);
+		this.readCount++;
+		if (this.readCount >= STREAM_CREDIT / 2 && this.end === undefined && this.sent !== undefined) {
+			this.sent.session.want(this.sent.id, this.readCount);
 			this.from.runtime.plan();
-			this.taken = 0;
+			this.readCount = 0;
 		}
 		const { value } = await readAny(payload, this.from);
 		return { done: false, value };

@@ -413,7 +413,7 @@ export class Session {
 		const mine = frame.answer ? this.mine.get(frame) : undefined;
 		if (mine?.is === "call") {
 			this.endMine(frame, mine);
-			mine.caller.over();
+			mine.caller.completed();
 		}
 	}
 

@@ -65,9 +65,9 @@ export class Incoming {
 		return this.servings.size;
 	}
 
-	/** All that runs handlers. */
-	get hosts(): readonly HandlerLimits[] {
-		return [...this.dispatch.hosts, ...[...this.servings].map((serving) => serving.host)];
+	/** Limits of the handlers of exports, subscribers and services. */
+	get limits(): readonly HandlerLimits[] {
+		return [...this.dispatch.limits, ...[...this.servings].map((serving) => serving.limits)];
 	}
 
 	called(call: IncomingCall, now: number): Callee | undefined {
