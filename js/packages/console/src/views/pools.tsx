@@ -67,9 +67,9 @@ function PoolActions(props: { of: NodeRow }): JSX.Element {
 	const [name, least, most] = [text(row, "name"), num(row, "workers_min"), num(row, "workers_max")];
 	const isSet = text(row, "workers_set") !== "";
 	const isOver = ["stopping", "failed"].includes(text(row, "state"));
-	const acted = async (said: string, action: string, ...args: readonly unknown[]): Promise<string> => {
+	const acted = async (outcome: string, action: string, ...args: readonly unknown[]): Promise<string> => {
 		await hub.act(snapshot.key, `${action}_pool`, name, ...args);
-		return `${name} ${said}`;
+		return `${name} ${outcome}`;
 	};
 	const scale = (workers: number): Promise<string> => acted(`gets ${counted(workers, "worker")}`, "scale", workers);
 	return (
