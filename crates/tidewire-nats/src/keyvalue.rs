@@ -230,8 +230,8 @@ pub(crate) async fn watch(shared: &Shared, bucket: &str, watch: Watch) -> HomeRe
 async fn changes(shared: &Shared, bucket: &str, selection: &Selection, watch: &Watch) -> HomeResult<Changes> {
     let connection = &shared.connection;
     let from = if watch.after == 0 { From::Newest } else { From::Sequence(watch.after + 1) };
-    let left = (watch.after > 0).then(|| shared.cursors.take(selection, watch.after + 1)).flatten();
-    let mut cursor = match left {
+    let idle = (watch.after > 0).then(|| shared.cursors.take(selection, watch.after + 1)).flatten();
+    let mut cursor = match idle {
         Some(cursor) => cursor,
         None => Cursor::open(connection, selection, from).await?,
     };

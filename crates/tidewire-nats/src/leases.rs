@@ -33,7 +33,7 @@ const LONGEST_US: u64 = 365 * 86_400 * 1_000_000;
 pub(crate) struct LeaseTable {
     /// Queues of local waiters, by name.
     turns: Mutex<HashMap<String, Arc<Turn<()>>>>,
-    made: Mutex<bool>,
+    is_bucket_created: Mutex<bool>,
 }
 
 /// A lease, decoded from its entry.
@@ -82,7 +82,7 @@ pub(crate) async fn acquire(shared: &Shared, name: &str, holder: &str, ttl_us: u
     let until = Instant::now() + clock::span(wait_us);
     bucket(shared).await?;
     let turn = Arc::clone(
-        shared.held.turns.lock().unwrap_or_else(PoisonError::into_inner).entry(name.to_owned()).or_default(),
+        shared.leases.turns.lock().unwrap_or_else(PoisonError::into_inner).entry(name.to_owned()).or_default(),
     );
     // A local waiter before this one may wait longer.
     let mine = match turn.try_lock() {
@@ -205,7 +205,7 @@ async fn server_time(shared: &Shared) -> HomeResult<Option<u64>> {
     match find(&shared.connection, &names::bucket(LEASES)).await {
         Ok(info) => Ok(Some(info["ts"].as_str().and_then(clock::read).unwrap_or_else(clock::now_us))),
         Err(crate::connection::Failure::Refused { code: 10_059, .. }) => {
-            *shared.held.made.lock().unwrap_or_else(PoisonError::into_inner) = false;
+            *shared.leases.is_bucket_created.lock().unwrap_or_else(PoisonError::into_inner) = false;
             Ok(None)
         }
         Err(failure) => Err(failure.of_bucket(&shared.connection, LEASES)),
@@ -214,7 +214,7 @@ async fn server_time(shared: &Shared) -> HomeResult<Option<u64>> {
 
 /// Makes the bucket of the leases, with as many replicas as the servers can keep, up to three.
 async fn bucket(shared: &Shared) -> HomeResult<()> {
-    if *shared.held.made.lock().unwrap_or_else(PoisonError::into_inner) {
+    if *shared.leases.is_bucket_created.lock().unwrap_or_else(PoisonError::into_inner) {
         return Ok(());
     }
     if server_time(shared).await?.is_none() {
@@ -228,7 +228,7 @@ async fn bucket(shared: &Shared) -> HomeResult<()> {
             crate::keyvalue::make(shared, &BucketSettings::new(LEASES)).await?;
         }
     }
-    *shared.held.made.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    *shared.leases.is_bucket_created.lock().unwrap_or_else(PoisonError::into_inner) = true;
     Ok(())
 }
 

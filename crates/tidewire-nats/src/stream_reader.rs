@@ -90,11 +90,11 @@ struct Batch {
 /// Reads the present events, in one pull.
 async fn present(shared: &Shared, selection: &Selection, read: &Read, from: From, last: u64) -> HomeResult<Batch> {
     let connection = &shared.connection;
-    let left = match from {
+    let idle = match from {
         From::Sequence(sequence) => shared.cursors.take(selection, sequence),
         _ => None,
     };
-    let mut cursor = match left {
+    let mut cursor = match idle {
         Some(cursor) => cursor,
         None => Cursor::open(connection, selection, from).await?,
     };

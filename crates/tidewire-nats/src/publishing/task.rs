@@ -421,18 +421,18 @@ impl Task {
             self.send_again(sent);
             return;
         }
-        let said = match AckReply::read(&self.connection, &message.payload) {
-            Ok(said) => said,
+        let ack = match AckReply::read(&self.connection, &message.payload) {
+            Ok(ack) => ack,
             Err(error) => {
                 self.finish(&sent, Err(error));
                 return;
             }
         };
-        match &said.error {
+        match &ack.error {
             Some(refusal) if [10_008, 10_009, 10_167].contains(&refusal.err_code) => self.send_again(sent),
             Some(refusal) => self.finish(&sent, Err(refusal.error(&self.connection, &sent.stream))),
-            None => match said.of_stream(&self.connection, &sent.stream, &sent.subject) {
-                Ok(sequence) => self.finish_stored(&sent, sequence, said.duplicate),
+            None => match ack.of_stream(&self.connection, &sent.stream, &sent.subject) {
+                Ok(sequence) => self.finish_stored(&sent, sequence, ack.duplicate),
                 Err(error) => {
                     self.streams.forget(&sent.stream);
                     self.finish(&sent, Err(error));
