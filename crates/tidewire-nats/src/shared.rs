@@ -151,7 +151,7 @@ impl Shared {
                 _ if Instant::now() + RETRY_PAUSE >= until => return Err(failure),
                 // The message had no responders: the stream may be deleted.
                 _ => match self.connection.api(&format!("STREAM.INFO.{stream}"), &Value::Null).await {
-                    Err(gone @ Failure::Refused { code: 10_059, .. }) => return Err(gone),
+                    Err(failure @ Failure::Refused { code: 10_059, .. }) => return Err(failure),
                     _ => sleep(RETRY_PAUSE).await,
                 },
             }

@@ -89,7 +89,7 @@ impl Session {
         if self.theirs != Some(envelope.own) || envelope.other != self.own {
             return Received::Nothing;
         }
-        let begun = !std::mem::replace(&mut self.open, true);
+        let is_new = !std::mem::replace(&mut self.open, true);
         let expected = self.received + u64::from(envelope.what == What::Frames);
         if envelope.sequence != expected || envelope.taken > self.sent_bytes || envelope.taken < self.acked_bytes {
             return Received::Broken;
@@ -99,11 +99,11 @@ impl Session {
             What::Frames => {
                 self.received += 1;
                 self.taken_bytes += bytes as u64;
-                Received::Frames { begun }
+                Received::Frames { begun: is_new }
             }
             What::Ask => Received::Asked,
             What::Close => Received::Closed,
-            What::Ack | What::Open if begun => Received::Begun,
+            What::Ack | What::Open if is_new => Received::Begun,
             What::Ack | What::Open => Received::Nothing,
         }
     }

@@ -39,20 +39,20 @@ impl Cluster {
             self.announce(self.me.written(PresenceKind::Here)).await;
         }
         self.beats = self.beats.min(rounds) - 1;
-        // Others hear of it before its time is over, and then ask it, too.
+        // The others learn of it before its time is over, and ask it, too.
         let is_late = |peer: &&Peer| now.duration_since(peer.last_seen) > silence(peer.about.heartbeat_ms) * 3 / 4;
         let is_late = |peer: &&Peer| peer.suspected_until.is_none() && is_late(peer);
         if let Some(peer) = next.and_then(|next| self.peers.get(&next)).filter(is_late) {
-            let (number, gone) = (peer.about.number, peer.about.written(PresenceKind::Gone));
-            self.announce(gone).await;
+            let (number, message) = (peer.about.number, peer.about.written(PresenceKind::Gone));
+            self.announce(message).await;
             self.suspect(number).await;
         }
         let silent = |peer: &Peer| match peer.suspected_until {
             Some(until) => until <= now,
             None => now.duration_since(peer.last_seen) > silence(peer.about.heartbeat_ms) * rounds as u32,
         };
-        let gone: Vec<u32> = self.peers.iter().filter(|(_, peer)| silent(peer)).map(|(number, _)| *number).collect();
-        for number in gone {
+        let lost: Vec<u32> = self.peers.iter().filter(|(_, peer)| silent(peer)).map(|(number, _)| *number).collect();
+        for number in lost {
             self.forget(number, "nothing was heard of it for two heartbeats");
         }
         let counts = self.peers.iter_mut().filter_map(|(number, peer)| peer.owes_count().then_some(*number));
