@@ -65,14 +65,14 @@ export function waterfallOf(answers: readonly TraceAnswer[]): Waterfall {
 		children.set(parent, [...(children.get(parent) ?? []), span]);
 	}
 	const lines: SpanRow[] = [];
-	const seen = new Set<string>();
+	const visited = new Set<string>();
 	// Spans that are around each other in a circle come after all others.
 	for (const root of [...(children.get("") ?? []), ...ordered]) {
 		const stack: [Span, number][] = [[root, 0]];
 		for (let next = stack.pop(); next; next = stack.pop()) {
 			const [span, depth] = next;
-			if (!seen.has(span.id)) {
-				seen.add(span.id);
+			if (!visited.has(span.id)) {
+				visited.add(span.id);
 				lines.push({ ...span, at: lines.length, depth, start: startOf(span) - began });
 				const inner = children.get(span.id) ?? [];
 				stack.push(...inner.map((one): [Span, number] => [one, depth + 1]).reverse());

@@ -50,8 +50,8 @@ export interface Plan {
 	readonly peer?: number;
 	/** True if arguments may have exports. */
 	readonly gives: boolean;
-	/** Notes that the callee has gone. */
-	readonly gone?: () => void;
+	/** Called when the callee no longer exists. */
+	readonly onGone?: () => void;
 }
 
 /** Where a call is that was sent. */
@@ -253,7 +253,7 @@ export function errorOf(failure: Failure, plan: Plan, from: CallSite, then: (err
 	}
 	const { number, payload } = failure;
 	if (number === GONE) {
-		plan.gone?.();
+		plan.onGone?.();
 	}
 	const byNumber = (): TidewireError => errorOfNumber(number, `${plan.title}: ${decodeLenient(payload)}`);
 	if (number !== REMOTE_ERROR) {

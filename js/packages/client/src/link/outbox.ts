@@ -170,9 +170,9 @@ export class Outbox {
 			waiting.set(one.called, (waiting.get(one.called) ?? 0) + remainingOf(one));
 		}
 		const beyond = [...waiting.values()].reduce((sum, bytes) => sum + Math.max(0, bytes - own), 0);
-		const gone: Transfer[] = [];
-		// With each that goes, room is needed to say so.
-		while (this.bytes <= LINK_QUEUE_BYTES + beyond && this.bytes + gone.length * TOLD_BYTES > LINK_QUEUE_BYTES) {
+		const dropped: Transfer[] = [];
+		// Each dropped answer needs capacity for its FAIL.
+		while (this.bytes <= LINK_QUEUE_BYTES + beyond && this.bytes + dropped.length * TOLD_BYTES > LINK_QUEUE_BYTES) {
 			const [most, bytes] = [...waiting].reduce((one, other) => (other[1] > one[1] ? other : one), [0, own]);
 			const at = stuck.findLastIndex((one) => one.called === most);
 			const newest = bytes > own ? stuck.splice(at, 1)[0] : undefined;
@@ -181,9 +181,9 @@ export class Outbox {
 			}
 			waiting.set(most, bytes - remainingOf(newest));
 			this.drop(newest.id, true);
-			gone.push(newest);
+			dropped.push(newest);
 		}
-		return gone;
+		return dropped;
 	}
 
 	/** Bytes of long payloads that wait. */

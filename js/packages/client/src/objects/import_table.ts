@@ -157,7 +157,7 @@ export class ImportTable {
 			defaultMs: typeof timeout === "number" ? timeout * 1000 : ASK_TIMEOUT_MS,
 			peer: node,
 			gives: true,
-			gone: () => {
+			onGone: () => {
 				entry.isGone = true;
 				this.entries.delete(key);
 			},
@@ -191,9 +191,9 @@ export class ImportTable {
 			this.claims = new Map();
 			this.releases = new Map();
 			for (const [node, keys] of claims) {
-				const wanted = keys.filter((key) => this.entries.has(key));
-				if (wanted.length > 0) {
-					this.tell(`$node.${node}.claim`, wanted);
+				const live = keys.filter((key) => this.entries.has(key));
+				if (live.length > 0) {
+					this.tell(`$node.${node}.claim`, live);
 				}
 			}
 			for (const [node, counts] of releases) {
