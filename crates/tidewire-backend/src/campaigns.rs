@@ -88,11 +88,11 @@ pub trait Campaigns: Send {
     /// The end of a worker that leaves by itself: its leases are given back. Its row stays.
     fn leave(&mut self, campaign: CampaignId, worker: WorkerId) -> Result<()>;
 
-    /// Leases a range to a worker. `holding` names the leases that the worker has: any other that
+    /// Leases a range to a worker. `leases` are those that the worker has: any other that
     /// the store knows of is given back, as the worker never learned of it.
     ///
     /// A campaign that is a draft leases nothing: `transition` it to `Running` first.
-    fn claim(&mut self, campaign: CampaignId, worker: WorkerId, holding: &[Lease]) -> Result<Claim>;
+    fn claim(&mut self, campaign: CampaignId, worker: WorkerId, leases: &[Lease]) -> Result<Claim>;
 
     /// Makes a lease valid for its whole time again.
     ///

@@ -93,10 +93,10 @@ pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead, body: Incom
 pub(crate) fn options(
     service: &Service,
     command: &MethodInfo,
-    given: impl Iterator<Item = (impl AsRef<str>, impl AsRef<str>)>,
+    pairs: impl Iterator<Item = (impl AsRef<str>, impl AsRef<str>)>,
 ) -> Result<StartOptions, Problem> {
     let (mut options, mut has_key) = (StartOptions::default(), false);
-    for (name, text) in given {
+    for (name, text) in pairs {
         let (name, text) = (name.as_ref(), text.as_ref());
         has_key |= name == "key";
         options = match name {
@@ -125,12 +125,12 @@ pub(crate) fn start(
     body: &[u8],
     options: StartOptions,
 ) -> Result<tidewire_node::Pending<CommandRun>, Problem> {
-    let given = match read_arguments(command, body)? {
+    let arguments = match read_arguments(command, body)? {
         Value::List(items) => Value::Tuple(items),
-        given => given,
+        arguments => arguments,
     };
     Problem::check_arguments(&service.info.name, command, body)?;
-    Ok(shared.node.commands().start_with(&service.info.name, &command.name, &given, options))
+    Ok(shared.node.commands().start_with(&service.info.name, &command.name, &arguments, options))
 }
 
 /// A command by its id, if the caller may start it.

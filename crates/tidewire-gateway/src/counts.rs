@@ -79,10 +79,10 @@ pub(crate) struct LimitPermit<'a>(&'a AtomicUsize, usize);
 impl<'a> LimitPermit<'a> {
     /// Takes so many, if the limit allows.
     pub fn some(counter: &'a AtomicUsize, many: usize, most: usize) -> Option<Self> {
-        let taken = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+        let update = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
             count.checked_add(many).filter(|count| *count <= most)
         });
-        taken.is_ok().then_some(Self(counter, many))
+        update.is_ok().then_some(Self(counter, many))
     }
 }
 

@@ -84,8 +84,8 @@ async fn console(shared: &Arc<Shared>, head: &RequestHead) -> Result<Answer, Pro
                 true => Caller::of(shared, &head.headers).await?.grant,
                 false => looks.then_some(Access::VIEWER),
             };
-            let said = object!({ "open": shared.is_open(), "calls": shared.access.calls(grant) });
-            Ok(json(said.to_string()))
+            let rights = object!({ "open": shared.is_open(), "calls": shared.access.calls(grant) });
+            Ok(json(rights.to_string()))
         }
         _ => shared.console.answer("/console/", &head.path[1..]).ok_or_else(|| no_file(head)),
     }

@@ -32,12 +32,12 @@ pub(crate) fn media_type(value: &str) -> String {
 
 /// The boundary of a body that is a form.
 pub(crate) fn boundary(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if media_type(given) != "multipart/form-data" {
+    let header = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if media_type(header) != "multipart/form-data" {
         return Ok(None);
     }
     check_encoding(headers)?;
-    multer::parse_boundary(given).map(Some).map_err(|error| refused(format!("Content-Type: {given:?}: {error}")))
+    multer::parse_boundary(header).map(Some).map_err(|error| refused(format!("Content-Type: {header:?}: {error}")))
 }
 
 fn refused(text: String) -> Problem {
@@ -55,19 +55,19 @@ pub(crate) fn check_json(headers: &HeaderMap, body: &[u8]) -> Result<(), Problem
     check_encoding(headers)?;
     let mut all = headers.get_all(CONTENT_TYPE).iter();
     let (first, second) = (all.next(), all.next());
-    let given = first.and_then(|value| value.to_str().ok()).filter(|_| second.is_none());
+    let header = first.and_then(|value| value.to_str().ok()).filter(|_| second.is_none());
     if first.is_none() && body.is_empty() {
         return Ok(());
     }
-    let is_json = given.map(media_type).is_some_and(|media| {
+    let is_json = header.map(media_type).is_some_and(|media| {
         media == "application/json" || (media.starts_with("application/") && media.ends_with("+json"))
     });
-    let charset = given.and_then(|value| value.split(';').skip(1).find_map(|one| one.trim().strip_prefix("charset=")));
+    let charset = header.and_then(|value| value.split(';').skip(1).find_map(|one| one.trim().strip_prefix("charset=")));
     let is_utf8 = charset.is_none_or(|charset| charset.trim_matches('"').eq_ignore_ascii_case("utf-8"));
     if is_json && is_utf8 {
         return Ok(());
     }
-    Err(refused(format!("Content-Type: {:?} is not taken: send application/json in UTF-8", given.unwrap_or_default())))
+    Err(refused(format!("Content-Type: {:?} is not taken: send application/json in UTF-8", header.unwrap_or_default())))
 }
 
 /// Form of a stream that the client accepts.
@@ -99,22 +99,22 @@ pub(crate) fn stream_form(headers: &HeaderMap) -> Result<StreamForm, Problem> {
 
 /// The weight of a media type, in thousandths.
 pub(crate) fn quality(one: &str) -> u32 {
-    let given = one.split(';').skip(1).find_map(|part| part.trim().strip_prefix("q="));
-    given
+    let quality = one.split(';').skip(1).find_map(|part| part.trim().strip_prefix("q="));
+    quality
         .and_then(|weight| weight.parse::<f32>().ok())
         .map_or(1_000, |weight| (weight.clamp(0.0, 1.0) * 1_000.0) as u32)
 }
 
 /// Timeout of a call, if the client sets one.
 pub(crate) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
-    let Some(given) = headers.get(TIMEOUT) else { return Ok(None) };
+    let Some(header) = headers.get(TIMEOUT) else { return Ok(None) };
     let max = limits::ASK_TIMEOUT_MS.max / 1_000;
-    let seconds = given.to_str().ok().and_then(|text| text.parse::<f64>().ok());
+    let seconds = header.to_str().ok().and_then(|text| text.parse::<f64>().ok());
     let time = seconds.filter(|seconds| *seconds > 0.0).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let time = time.filter(|time| !time.is_zero() && time.as_secs_f64() <= max as f64);
     let wrong = || {
         Problem::invalid(format!(
-            "Tidewire-Timeout: {given:?} is not allowed: give seconds, more than 0 and at most {max}"
+            "Tidewire-Timeout: {header:?} is not allowed: give seconds, more than 0 and at most {max}"
         ))
     };
     time.map(Some).ok_or_else(wrong)

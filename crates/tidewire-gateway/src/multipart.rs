@@ -18,7 +18,7 @@ use tidewire_node::values::{self, Value};
 use tidewire_node::{ErrorCode, Failure, Feed, MethodInfo};
 
 use crate::problem::Problem;
-use crate::request::{BufferedBody, hold, too_long};
+use crate::request::{BufferedBody, reserve_bytes, too_long};
 use crate::schema::NamedArguments;
 use crate::shared::Shared;
 
@@ -55,26 +55,26 @@ pub(crate) async fn form<'a>(
 ) -> Result<(BufferedBody<'a>, Option<(String, Feed)>), Problem> {
     let most = shared.options.limits.body_bytes;
     // One more than may be read: zero is left of a body that is too long.
-    let left = Arc::new(AtomicUsize::new(most + 1));
+    let budget = Arc::new(AtomicUsize::new(most + 1));
     let wrong = |error: multer::Error| {
-        let is_long = left.load(Ordering::Relaxed) == 0;
+        let is_long = budget.load(Ordering::Relaxed) == 0;
         if is_long { too_long(most) } else { Problem::invalid(format!("multipart: {error}")).last() }
     };
-    let mut form = Multipart::new(PartialBody { body, left: Arc::clone(&left), has_given: false }, boundary);
-    let (mut found, mut place, mut held) = (NamedArguments::new(method), Vec::new(), 0);
+    let mut form = Multipart::new(PartialBody { body, budget: Arc::clone(&budget), has_yielded: false }, boundary);
+    let (mut found, mut place, mut held_bytes) = (NamedArguments::new(method), Vec::new(), 0);
     while let Some(mut field) = form.next_field().await.map_err(wrong)? {
         let name = field.name().ok_or_else(|| Problem::invalid("multipart: a part has no name: give one"))?.to_owned();
         if found.is_stream(&name) {
             found.add(&name, |_| json!([]))?;
-            left.store(usize::MAX, Ordering::Relaxed);
+            budget.store(usize::MAX, Ordering::Relaxed);
             let upload = (name, Feed::new(chunks(form, field)));
             return Ok((BufferedBody { bytes: found.json().into(), _place: place }, Some(upload)));
         }
         let mut bytes = Vec::new();
         while let Some(chunk) = field.chunk().await.map_err(wrong)? {
             bytes.extend_from_slice(&chunk);
-            let read = most + 1 - left.load(Ordering::Relaxed);
-            place.push(hold(shared, read - std::mem::replace(&mut held, read))?);
+            let read = most + 1 - budget.load(Ordering::Relaxed);
+            place.push(reserve_bytes(shared, read - std::mem::replace(&mut held_bytes, read))?);
         }
         if found.is_bytes(&name) {
             found.add(&name, |_| json!({ "$type": "bytes", "base64": BASE64_STANDARD.encode(&bytes) }))?;
@@ -114,16 +114,16 @@ fn chunks(
 /// A body of which so many bytes may be read.
 struct PartialBody {
     body: Incoming,
-    left: Arc<AtomicUsize>,
+    budget: Arc<AtomicUsize>,
     /// The reader takes frames until there is none: one for each poll bounds what it holds.
-    has_given: bool,
+    has_yielded: bool,
 }
 
 impl Stream for PartialBody {
     type Item = Result<Bytes, &'static str>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if std::mem::take(&mut self.has_given) {
+        if std::mem::take(&mut self.has_yielded) {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -131,13 +131,13 @@ impl Stream for PartialBody {
             let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)) else { return Poll::Ready(None) };
             let Ok(frame) = frame else { return Poll::Ready(Some(Err("the body did not come whole"))) };
             let Ok(data) = frame.into_data() else { continue };
-            let left = self.left.load(Ordering::Relaxed);
-            if left == usize::MAX || data.len() < left {
-                self.left.fetch_sub(if left == usize::MAX { 0 } else { data.len() }, Ordering::Relaxed);
-                self.has_given = true;
+            let budget = self.budget.load(Ordering::Relaxed);
+            if budget == usize::MAX || data.len() < budget {
+                self.budget.fetch_sub(if budget == usize::MAX { 0 } else { data.len() }, Ordering::Relaxed);
+                self.has_yielded = true;
                 return Poll::Ready(Some(Ok(data)));
             }
-            self.left.store(0, Ordering::Relaxed);
+            self.budget.store(0, Ordering::Relaxed);
             return Poll::Ready(Some(Err("the body is too long")));
         }
     }

@@ -41,7 +41,7 @@ pub(crate) fn description(shared: &Shared, caller: &Caller, services: &Services)
         }
         tags.push(json!({ "name": name, "description": service.info.description }));
     }
-    let mut made = json!({
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": {
             "title": format!("Services of {}", shared.options.name),
@@ -53,10 +53,10 @@ pub(crate) fn description(shared: &Shared, caller: &Caller, services: &Services)
         "components": { "schemas": components.schemas },
     });
     if !shared.is_open() {
-        made["components"]["securitySchemes"] = json!({ "token": { "type": "http", "scheme": "bearer" } });
-        made["security"] = json!([{ "token": [] }]);
+        document["components"]["securitySchemes"] = json!({ "token": { "type": "http", "scheme": "bearer" } });
+        document["security"] = json!([{ "token": [] }]);
     }
-    made
+    document
 }
 
 fn operation(service: &str, method: &MethodInfo, components: &mut Components) -> Value {
@@ -72,7 +72,7 @@ fn operation(service: &str, method: &MethodInfo, components: &mut Components) ->
         json!({ "application/json": { "schema": result } })
     };
     let what = if method.stream { "Its items, one after the other." } else { "What it gives." };
-    let mut made = json!({
+    let mut operation = json!({
         "operationId": title,
         "tags": [service],
         "summary": method.description,
@@ -87,15 +87,15 @@ fn operation(service: &str, method: &MethodInfo, components: &mut Components) ->
     });
     if let Some(form) = multipart(method, &parameters) {
         // Alone: some generators of clients do not take two types of bodies.
-        made["requestBody"]["content"] = json!({ "multipart/form-data": { "schema": form } });
+        operation["requestBody"]["content"] = json!({ "multipart/form-data": { "schema": form } });
     }
     if !method.notes.is_empty() {
-        made["description"] = method.notes.join("\n").into();
+        operation["description"] = method.notes.join("\n").into();
     }
     if method.idempotent {
-        made["x-idempotent"] = true.into();
+        operation["x-idempotent"] = true.into();
     }
-    made
+    operation
 }
 
 /// The paths of a command: its start, its state, its reports and its cancellation.
@@ -108,7 +108,7 @@ fn command_paths(
     let mut start = operation(service, command, components);
     let result = start["responses"]["200"]["content"]["application/json"]["schema"].take();
     let refused = start["responses"]["default"].take();
-    let mut made = Map::new();
+    let mut paths = Map::new();
     for (path, mut item) in serde_json::from_str::<Map<_, _>>(COMMAND).unwrap_or_default() {
         for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {
             let kind = operation["operationId"].as_str().unwrap_or_default();
@@ -119,13 +119,13 @@ fn command_paths(
                 *place = result.clone();
             }
         }
-        made.insert(format!("/commands/{service}/{}{path}", command.name), item);
+        paths.insert(format!("/commands/{service}/{}{path}", command.name), item);
     }
-    let post = &mut made[&format!("/commands/{service}/{}", command.name)]["post"];
+    let post = &mut paths[&format!("/commands/{service}/{}", command.name)]["post"];
     post["summary"] = start["summary"].take();
     post["requestBody"] = start["requestBody"].take();
     post["parameters"][0]["required"] = needs_key.into();
-    made
+    paths
 }
 
 /// The operation of a safe method with its arguments in the query.
@@ -178,17 +178,17 @@ fn positional(parameters: &Value) -> Value {
     let (rest, places): (Vec<_>, Vec<_>) =
         properties.into_iter().partition(|(_, schema)| schema.get("x-rest").is_some());
     let required = parameters.get("required").and_then(Value::as_array).map_or(0, Vec::len);
-    let mut made = json!({ "type": "array", "minItems": required });
+    let mut array = json!({ "type": "array", "minItems": required });
     match rest.into_iter().next() {
-        Some((_, schema)) => made["items"] = schema["items"].clone(),
-        None => made["maxItems"] = places.len().into(),
+        Some((_, schema)) => array["items"] = schema["items"].clone(),
+        None => array["maxItems"] = places.len().into(),
     }
     if !places.is_empty() {
-        made["prefixItems"] = places.into_iter().map(|(_, schema)| schema).collect();
-    } else if made.get("items").is_none() {
-        made["items"] = json!({});
+        array["prefixItems"] = places.into_iter().map(|(_, schema)| schema).collect();
+    } else if array.get("items").is_none() {
+        array["items"] = json!({});
     }
-    made
+    array
 }
 
 /// Direction of a value.

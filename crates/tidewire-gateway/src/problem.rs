@@ -115,8 +115,8 @@ impl Problem {
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         // The handler's own text, without the type beside it.
-        let told = error.remote().map(|remote| remote.message.as_str()).filter(|message| !message.is_empty());
-        let text = told.unwrap_or(error.message());
+        let remote_text = error.remote().map(|remote| remote.message.as_str()).filter(|message| !message.is_empty());
+        let text = remote_text.unwrap_or(error.message());
         // A result that cannot be sent is no fault of the request.
         let is_of_result = text.starts_with("the result") || text.ends_with(NO_VALUE);
         let mut problem = Self::new(if is_of_result { ErrorCode::RemoteError } else { error.code() }, text);

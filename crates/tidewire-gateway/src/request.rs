@@ -68,7 +68,7 @@ async fn collected(shared: &Shared, mut body: Incoming, most: usize) -> Result<B
         if first.len() + more.len() + data.len() > most {
             return Err(too_long(most));
         }
-        place.push(hold(shared, data.len())?);
+        place.push(reserve_bytes(shared, data.len())?);
         if first.is_empty() && more.is_empty() {
             first = data;
             continue;
@@ -81,7 +81,7 @@ async fn collected(shared: &Shared, mut body: Incoming, most: usize) -> Result<B
 }
 
 /// Takes a place for so many bytes of a body among all that are held.
-pub(crate) fn hold(shared: &Shared, bytes: usize) -> Result<LimitPermit<'_>, Problem> {
+pub(crate) fn reserve_bytes(shared: &Shared, bytes: usize) -> Result<LimitPermit<'_>, Problem> {
     let all = shared.options.limits.bodies_bytes;
     LimitPermit::some(&shared.counting.bodies_bytes, bytes, all).ok_or_else(|| {
         let text = format!("http_bodies_bytes={all}: too many bodies are held: try again later");

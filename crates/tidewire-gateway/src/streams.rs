@@ -69,13 +69,13 @@ pub(crate) async fn begin(
     let place = StreamPermit::take(shared)?;
     let mut first = Vec::new();
     let mut late = pin!(sleep(patience));
-    let begun = poll_fn(|context| {
+    let start = poll_fn(|context| {
         if let Poll::Ready(item) = source.poll_json(context, &mut first) {
             return Poll::Ready(item);
         }
         late.as_mut().poll(context).map(|()| Some(Ok(())))
     });
-    let is_over = match begun.await {
+    let is_over = match start.await {
         Some(Err(problem)) => return Err(problem),
         Some(Ok(())) => false,
         None => true,

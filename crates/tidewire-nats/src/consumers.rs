@@ -148,9 +148,9 @@ pub(crate) async fn resume(shared: &Shared, stream: &str, consumer: &str) -> Hom
     set_pause(shared, stream, consumer, &json!({})).await?;
     // A server looks at the pulls that wait only when another one comes. This one is too small for
     // any message.
-    let look = Pull { messages: 1, bytes: 1, wait: Wait::No };
+    let probe = Pull { messages: 1, bytes: 1, wait: Wait::No };
     let mut puller = Puller::new(&shared.connection).await?;
-    let _too_small = puller.pull(&shared.connection, stream, consumer, look, &mut Vec::new()).await;
+    let _too_small = puller.pull(&shared.connection, stream, consumer, probe, &mut Vec::new()).await;
     Ok(())
 }
 
@@ -186,8 +186,8 @@ async fn make(shared: &Shared, stream: &str, known: &CachedStream, settings: &Co
         find(&shared.connection, stream).await.map_err(|failure| failure.of_stream(&shared.connection, stream))?;
     create_dead(shared, stream, info["config"]["num_replicas"].as_u64().unwrap_or(1)).await?;
     let body = json!({"stream_name": stream, "config": config(stream, known, settings), "action": "create"});
-    let made = shared.connection.api(&format!("CONSUMER.CREATE.{stream}.{}", settings.name), &body).await;
-    match made {
+    let created = shared.connection.api(&format!("CONSUMER.CREATE.{stream}.{}", settings.name), &body).await;
+    match created {
         Ok(info) => Ok(info),
         // Somebody else has made it meanwhile.
         Err(Failure::Refused { code: 10_148, .. }) => ask(shared, stream, &settings.name).await,
@@ -196,8 +196,8 @@ async fn make(shared: &Shared, stream: &str, known: &CachedStream, settings: &Co
 }
 
 fn config(stream: &str, known: &CachedStream, settings: &ConsumerSettings) -> Value {
-    let wanted = if settings.filter.is_empty() { &known.subjects } else { &settings.filter };
-    let mut filter: Vec<String> = widest(wanted).iter().map(ToString::to_string).collect();
+    let patterns = if settings.filter.is_empty() { &known.subjects } else { &settings.filter };
+    let mut filter: Vec<String> = widest(patterns).iter().map(ToString::to_string).collect();
     if known.again {
         filter.push(known.again_of(stream, &settings.name));
     } else if settings.filter.is_empty() {

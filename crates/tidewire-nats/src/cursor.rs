@@ -48,21 +48,21 @@ pub(crate) struct Cursor {
     clean: bool,
 }
 
-/// Cursors that were left at a place.
+/// Idle cursors, each in front of a sequence.
 #[derive(Debug, Default)]
 pub(crate) struct Cursors {
-    left: Mutex<HashMap<(Selection, u64), (Instant, Cursor)>>,
+    idle: Mutex<HashMap<(Selection, u64), (Instant, Cursor)>>,
 }
 
 impl Cursors {
-    /// The cursor that was left in front of a sequence.
+    /// The idle cursor in front of a sequence.
     pub fn take(&self, selection: &Selection, next: u64) -> Option<Cursor> {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        left.retain(|_, (since, _)| since.elapsed() < KEPT_FOR);
-        left.remove(&(selection.clone(), next)).map(|(_, cursor)| cursor)
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|_, (since, _)| since.elapsed() < KEPT_FOR);
+        idle.remove(&(selection.clone(), next)).map(|(_, cursor)| cursor)
     }
 
-    /// Leaves a cursor in front of a sequence. One that nobody can use is closed.
+    /// Stores a cursor in front of a sequence, or closes it if it can't be reused.
     pub async fn leave(&self, connection: &Connection, cursor: Cursor, next: u64) {
         if let Some(superfluous) = self.store(cursor, next) {
             superfluous.close(connection).await;
@@ -70,11 +70,11 @@ impl Cursors {
     }
 
     fn store(&self, cursor: Cursor, next: u64) -> Option<Cursor> {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        if !cursor.clean || left.len() >= KEPT {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if !cursor.clean || idle.len() >= KEPT {
             return Some(cursor);
         }
-        match left.entry((cursor.selection.clone(), next)) {
+        match idle.entry((cursor.selection.clone(), next)) {
             Entry::Occupied(_) => Some(cursor),
             Entry::Vacant(place) => {
                 place.insert((Instant::now(), cursor));
@@ -84,7 +84,7 @@ impl Cursors {
     }
 
     pub fn forget(&self, stream: &str) {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).retain(|(selection, _), _| selection.stream != stream);
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).retain(|(selection, _), _| selection.stream != stream);
     }
 }
 
@@ -116,18 +116,18 @@ impl Cursor {
         };
         let stream = &selection.stream;
         let body = json!({"stream_name": stream, "config": config, "action": "create"});
-        let made = connection.api(&format!("CONSUMER.CREATE.{stream}.{name}"), &body).await;
-        made.map_err(|failure| failure.of_stream(connection, stream))?;
+        let created = connection.api(&format!("CONSUMER.CREATE.{stream}.{name}"), &body).await;
+        created.map_err(|failure| failure.of_stream(connection, stream))?;
         Ok(Self { selection: selection.clone(), name, puller, clean: true })
     }
 
     /// The next messages, with their places.
     pub async fn next(&mut self, connection: &Connection, pull: Pull) -> (Vec<(AckSubject, Message)>, End) {
-        let mut taken = Vec::new();
-        let end = self.puller.pull(connection, &self.selection.stream, &self.name, pull, &mut taken).await;
+        let mut messages = Vec::new();
+        let end = self.puller.pull(connection, &self.selection.stream, &self.name, pull, &mut messages).await;
         self.clean = end.is_clean();
         let placed = |message: Message| Some((AckSubject::read(message.reply.as_deref()?)?, message));
-        (taken.into_iter().filter_map(placed).collect(), end)
+        (messages.into_iter().filter_map(placed).collect(), end)
     }
 
     /// Deletes the cursor on the server; without this call the server forgets it after a while.

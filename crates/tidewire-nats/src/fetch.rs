@@ -44,29 +44,29 @@ pub(crate) async fn fetch(
             .error(HomeErrorKind::Invalid, "max_messages: 0 fetches nothing: write 1 or more"));
     }
     shared.consumers.settings(shared, stream, consumer).await?;
-    let held = shared.pullers.take_held(stream, consumer, fetch.max_messages as usize);
-    if !held.is_empty() {
-        return Ok(held);
+    let stored = shared.pullers.take_stored(stream, consumer, fetch.max_messages as usize);
+    if !stored.is_empty() {
+        return Ok(stored);
     }
     let until = Instant::now() + clock::wait(fetch.wait_us);
     let patience = Instant::now() + clock::wait(fetch.wait_us).max(shared.connection.settings.request_timeout);
     let mut puller = shared.pullers.take(&shared.connection, stream, consumer).await?;
     loop {
-        let mut taken = Vec::new();
+        let mut batch = Vec::new();
         let ended = tokio::select! {
-            end = round(shared, &mut puller, stream, consumer, fetch, until, &mut taken) => Some(end),
+            end = round(shared, &mut puller, stream, consumer, fetch, until, &mut batch) => Some(end),
             () = dropped.notified() => None,
         };
         let Some(end) = ended else {
-            puller.close(&shared.connection, &mut taken).await;
-            return Ok(handed(shared, stream, consumer, taken).await);
+            puller.close(&shared.connection, &mut batch).await;
+            return Ok(record(shared, stream, consumer, batch).await);
         };
         let clean = end.is_clean();
-        if !taken.is_empty() || (clean && Instant::now() >= until) {
+        if !batch.is_empty() || (clean && Instant::now() >= until) {
             if clean {
                 shared.pullers.keep(stream, consumer, puller);
             }
-            return Ok(handed(shared, stream, consumer, taken).await);
+            return Ok(record(shared, stream, consumer, batch).await);
         }
         match end {
             // Another client may have recreated the consumer.
@@ -95,16 +95,16 @@ async fn round(
     consumer: &str,
     fetch: Fetch,
     until: Instant,
-    taken: &mut Vec<Message>,
+    batch: &mut Vec<Message>,
 ) -> End {
     let connection = &shared.connection;
     let one = Pull { messages: 1, bytes: 0, wait: Wait::Brief(LONGEST_BRIEF) };
     let mut brief = BRIEF;
     loop {
         let ready = Pull { messages: fetch.max_messages, bytes: fetch.max_bytes, wait: Wait::Brief(brief) };
-        match puller.pull(connection, stream, consumer, ready, taken).await {
-            End::TooLarge if taken.is_empty() => return puller.pull(connection, stream, consumer, one, taken).await,
-            End::Empty if taken.is_empty() => (),
+        match puller.pull(connection, stream, consumer, ready, batch).await {
+            End::TooLarge if batch.is_empty() => return puller.pull(connection, stream, consumer, one, batch).await,
+            End::Empty if batch.is_empty() => (),
             end => return end,
         }
         // The consumer is empty, or its server was too busy to deliver in this time, which it
@@ -118,20 +118,20 @@ async fn round(
     if wait < Duration::from_millis(1) {
         return End::Empty;
     }
-    let end = puller.pull(connection, stream, consumer, Pull { wait: Wait::For(wait), ..one }, taken).await;
-    let size = taken.iter().map(|message| message.payload.len() as u32).sum::<u32>();
-    if taken.is_empty() || fetch.max_messages == 1 || size >= fetch.max_bytes {
+    let end = puller.pull(connection, stream, consumer, Pull { wait: Wait::For(wait), ..one }, batch).await;
+    let size = batch.iter().map(|message| message.payload.len() as u32).sum::<u32>();
+    if batch.is_empty() || fetch.max_messages == 1 || size >= fetch.max_bytes {
         return end;
     }
     let more = Pull { messages: fetch.max_messages - 1, bytes: fetch.max_bytes - size, wait: Wait::Brief(BRIEF) };
-    puller.pull(connection, stream, consumer, more, taken).await
+    puller.pull(connection, stream, consumer, more, batch).await
 }
 
-/// Deliveries of received messages, recorded as outstanding.
-async fn handed(shared: &Shared, stream: &str, consumer: &str, taken: Vec<Message>) -> Vec<Delivery> {
-    let mut deliveries = Vec::with_capacity(taken.len());
-    let mut handed = Vec::with_capacity(taken.len());
-    for message in taken {
+/// Deliveries of a batch, recorded as outstanding.
+async fn record(shared: &Shared, stream: &str, consumer: &str, batch: Vec<Message>) -> Vec<Delivery> {
+    let mut deliveries = Vec::with_capacity(batch.len());
+    let mut outstanding = Vec::with_capacity(batch.len());
+    for message in batch {
         let Some(reply) = message.reply.clone() else { continue };
         let Some(place) = AckSubject::read(&reply) else { continue };
         let again = names::is_ours(&message.subject).then_some(place.sequence);
@@ -143,10 +143,10 @@ async fn handed(shared: &Shared, stream: &str, consumer: &str, taken: Vec<Messag
             continue;
         };
         let (delivery, ticket) = (place.delivery, shared.out.ticket());
-        handed.push((event.sequence, OutstandingDelivery { ticket, delivery, reply, again }));
+        outstanding.push((event.sequence, OutstandingDelivery { ticket, delivery, reply, again }));
         deliveries.push(Delivery { event, delivery, ticket });
     }
-    shared.out.note(stream, consumer, handed);
+    shared.out.note(stream, consumer, outstanding);
     deliveries
 }
 
@@ -163,7 +163,7 @@ pub(crate) async fn hold(
         return;
     }
     let tickets: HashSet<u64> = deliveries.iter().map(|delivery| delivery.ticket).collect();
-    shared.pullers.hold(stream, consumer, deliveries);
+    shared.pullers.store(stream, consumer, deliveries);
     drop(tokio::time::timeout(HOLD, ends).await);
     let expired = shared.pullers.take_expired(stream, consumer, &tickets);
     release(shared, stream, consumer, expired).await;

@@ -110,7 +110,7 @@ pub(crate) async fn put(
     write(shared, bucket, key, headers, payload, expect).await
 }
 
-/// Deletes a value, if there is one and the expectation holds.
+/// Deletes a value, if one is present and the expectation holds.
 pub(crate) async fn delete(
     shared: &Shared,
     bucket: &str,
@@ -128,15 +128,15 @@ pub(crate) async fn delete(
     loop {
         let newest = newest(shared, bucket, key).await?;
         let revision = newest.as_ref().map_or(0, |entry| entry.revision);
-        let there = newest.as_ref().is_some_and(|entry| entry.value.is_some());
+        let is_present = newest.as_ref().is_some_and(|entry| entry.value.is_some());
         match expect {
             // Deleted keys are absent, and have revision 0 as well.
-            Expect::Revision(0) if !there => (),
+            Expect::Revision(0) if !is_present => (),
             Expect::Revision(expected) if expected != revision => return Err(other(shared, key, expected, revision)),
-            Expect::Absent if there => return Err(other(shared, key, 0, revision)),
+            Expect::Absent if is_present => return Err(other(shared, key, 0, revision)),
             _ => (),
         }
-        if newest.is_none() || !there && !purge {
+        if newest.is_none() || !is_present && !purge {
             let info = ask(&shared.connection, bucket).await?;
             return Ok(info["state"]["last_seq"].as_u64().unwrap_or_default());
         }
@@ -230,8 +230,8 @@ pub(crate) async fn watch(shared: &Shared, bucket: &str, watch: Watch) -> HomeRe
 async fn changes(shared: &Shared, bucket: &str, selection: &Selection, watch: &Watch) -> HomeResult<Changes> {
     let connection = &shared.connection;
     let from = if watch.after == 0 { From::Newest } else { From::Sequence(watch.after + 1) };
-    let left = (watch.after > 0).then(|| shared.cursors.take(selection, watch.after + 1)).flatten();
-    let mut cursor = match left {
+    let idle = (watch.after > 0).then(|| shared.cursors.take(selection, watch.after + 1)).flatten();
+    let mut cursor = match idle {
         Some(cursor) => cursor,
         None => Cursor::open(connection, selection, from).await?,
     };
@@ -283,15 +283,15 @@ pub(crate) async fn write(
             Err(Failure::Refused { code: 10_071 | 10_164, .. }) => {
                 let newest = newest(shared, bucket, key).await?;
                 let revision = newest.as_ref().map_or(0, |entry| entry.revision);
-                let there = newest.is_some_and(|entry| entry.value.is_some());
+                let is_present = newest.is_some_and(|entry| entry.value.is_some());
                 match expect {
                     // Deleted keys are absent: the next attempt expects the revision of the
                     // deletion.
-                    Expect::Absent if !there && expected != Some(revision) && attempt < 3 => {
+                    Expect::Absent if !is_present && expected != Some(revision) && attempt < 3 => {
                         expected = Some(revision);
                         attempt += 1;
                     }
-                    Expect::Revision(wanted) => return Err(other(shared, key, wanted, revision)),
+                    Expect::Revision(number) => return Err(other(shared, key, number, revision)),
                     _ => return Err(other(shared, key, 0, revision)),
                 }
             }
@@ -353,11 +353,11 @@ fn entry(bucket: &str, place: AckSubject, message: Message) -> Entry {
     let key = Subject::new(key)
         .or_else(|_| Subject::new("unreadable"))
         .unwrap_or_else(|_| unreachable!("a word is a subject"));
-    let gone = message
+    let is_deletion = message
         .headers
         .as_ref()
         .is_some_and(|headers| headers.get(OPERATION).is_some() || headers.get(MARKER).is_some());
-    let value = (!gone).then_some(message.payload);
+    let value = (!is_deletion).then_some(message.payload);
     Entry { key, value, revision: place.sequence, time_us: place.time_us }
 }
 
@@ -458,9 +458,9 @@ fn check_size(connection: &Connection, key: &Subject, headers: &HeaderMap, value
 }
 
 fn other(shared: &Shared, key: &Subject, expected: u64, revision: u64) -> HomeError {
-    let wanted = if expected == 0 { "no value".to_owned() } else { format!("revision {expected}") };
+    let target = if expected == 0 { "no value".to_owned() } else { format!("revision {expected}") };
     let words = format!(
-        "revision: key {:?} has revision {revision}, and {wanted} was expected: get it, and try again",
+        "revision: key {:?} has revision {revision}, and {target} was expected: get it, and try again",
         key.as_str()
     );
     shared.connection.error(HomeErrorKind::Revision, &words)

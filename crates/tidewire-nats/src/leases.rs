@@ -33,7 +33,7 @@ const LONGEST_US: u64 = 365 * 86_400 * 1_000_000;
 pub(crate) struct LeaseTable {
     /// Queues of local waiters, by name.
     turns: Mutex<HashMap<String, Arc<Turn<()>>>>,
-    made: Mutex<bool>,
+    is_bucket_created: Mutex<bool>,
 }
 
 /// A lease, decoded from its entry.
@@ -82,7 +82,7 @@ pub(crate) async fn acquire(shared: &Shared, name: &str, holder: &str, ttl_us: u
     let until = Instant::now() + clock::span(wait_us);
     bucket(shared).await?;
     let turn = Arc::clone(
-        shared.held.turns.lock().unwrap_or_else(PoisonError::into_inner).entry(name.to_owned()).or_default(),
+        shared.leases.turns.lock().unwrap_or_else(PoisonError::into_inner).entry(name.to_owned()).or_default(),
     );
     // A local waiter before this one may wait longer.
     let mine = match turn.try_lock() {
@@ -115,15 +115,15 @@ pub(crate) async fn acquire(shared: &Shared, name: &str, holder: &str, ttl_us: u
         }
         let selection = Selection { stream: names::bucket(LEASES), filter: vec![format!("$KV.{LEASES}.{key}")] };
         let next = current.map_or(1, |written| written.revision + 1);
-        let over = Duration::from_micros(remaining_us) + Duration::from_millis(1);
-        wait(shared, &selection, next, left.min(over)).await?;
+        let ttl_left = Duration::from_micros(remaining_us) + Duration::from_millis(1);
+        wait(shared, &selection, next, left.min(ttl_left)).await?;
     }
 }
 
 /// Makes a lease valid for its whole time again.
 pub(crate) async fn renew(shared: &Shared, name: &str, fence: u64) -> HomeResult<Grant> {
     let key = key(shared, name)?;
-    let Some((written, now_us)) = look(shared, &key).await? else { return Err(lost(shared, name, fence)) };
+    let Some((written, now_us)) = read_entry(shared, &key).await? else { return Err(lost(shared, name, fence)) };
     if written.fence() != fence || written.remaining_us(now_us) == 0 {
         return Err(lost(shared, name, fence));
     }
@@ -141,7 +141,7 @@ pub(crate) async fn renew(shared: &Shared, name: &str, fence: u64) -> HomeResult
 pub(crate) async fn release(shared: &Shared, name: &str, fence: u64) -> HomeResult<bool> {
     let key = key(shared, name)?;
     for _ in 0..RELEASE_ATTEMPTS {
-        let Some((written, now_us)) = look(shared, &key).await? else { return Ok(false) };
+        let Some((written, now_us)) = read_entry(shared, &key).await? else { return Ok(false) };
         if written.fence() != fence || written.remaining_us(now_us) == 0 {
             return Ok(false);
         }
@@ -159,7 +159,7 @@ pub(crate) async fn release(shared: &Shared, name: &str, fence: u64) -> HomeResu
 /// The state of a lease.
 pub(crate) async fn info(shared: &Shared, name: &str) -> HomeResult<Option<LeaseInfo>> {
     let key = key(shared, name)?;
-    Ok(look(shared, &key).await?.map(|(written, now_us)| described(name, &written, now_us)))
+    Ok(read_entry(shared, &key).await?.map(|(written, now_us)| described(name, &written, now_us)))
 }
 
 /// All leases that are held.
@@ -178,7 +178,7 @@ pub(crate) async fn list(shared: &Shared) -> HomeResult<Vec<LeaseInfo>> {
 }
 
 /// The entry of a lease, and the server's time. None if the lease never existed.
-async fn look(shared: &Shared, key: &Subject) -> HomeResult<Option<(LeaseEntry, u64)>> {
+async fn read_entry(shared: &Shared, key: &Subject) -> HomeResult<Option<(LeaseEntry, u64)>> {
     let entry = match newest(shared, LEASES, key).await {
         Err(error) if error.kind() == HomeErrorKind::NotFound => return Ok(None),
         other => other?,
@@ -205,7 +205,7 @@ async fn server_time(shared: &Shared) -> HomeResult<Option<u64>> {
     match find(&shared.connection, &names::bucket(LEASES)).await {
         Ok(info) => Ok(Some(info["ts"].as_str().and_then(clock::read).unwrap_or_else(clock::now_us))),
         Err(crate::connection::Failure::Refused { code: 10_059, .. }) => {
-            *shared.held.made.lock().unwrap_or_else(PoisonError::into_inner) = false;
+            *shared.leases.is_bucket_created.lock().unwrap_or_else(PoisonError::into_inner) = false;
             Ok(None)
         }
         Err(failure) => Err(failure.of_bucket(&shared.connection, LEASES)),
@@ -214,21 +214,21 @@ async fn server_time(shared: &Shared) -> HomeResult<Option<u64>> {
 
 /// Makes the bucket of the leases, with as many replicas as the servers can keep, up to three.
 async fn bucket(shared: &Shared) -> HomeResult<()> {
-    if *shared.held.made.lock().unwrap_or_else(PoisonError::into_inner) {
+    if *shared.leases.is_bucket_created.lock().unwrap_or_else(PoisonError::into_inner) {
         return Ok(());
     }
     if server_time(shared).await?.is_none() {
         let clustered = shared.connection.client.server_info().cluster.is_some();
         let settings = BucketSettings { replicas: if clustered { 3 } else { 1 }, ..BucketSettings::new(LEASES) };
-        let made = crate::keyvalue::make(shared, &settings).await;
-        if let Err(error) = made {
+        let created = crate::keyvalue::make(shared, &settings).await;
+        if let Err(error) = created {
             if !clustered || error.kind() != HomeErrorKind::Unsupported {
                 return Err(error);
             }
             crate::keyvalue::make(shared, &BucketSettings::new(LEASES)).await?;
         }
     }
-    *shared.held.made.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    *shared.leases.is_bucket_created.lock().unwrap_or_else(PoisonError::into_inner) = true;
     Ok(())
 }
 

@@ -62,10 +62,10 @@ pub(crate) fn event(message: Message, sequence: u64, time_us: u64) -> Option<Eve
 fn plain(headers: &HeaderMap) -> Headers {
     let value = |value: &HeaderValue| value.as_str().to_owned();
     if let Some(order) = headers.get(ORDER) {
-        let mut taken = BTreeMap::<&str, usize>::new();
+        let mut counts = BTreeMap::<&str, usize>::new();
         let mut found = Headers::new();
         for name in order.as_str().split(':') {
-            let at = taken.entry(name).or_default();
+            let at = counts.entry(name).or_default();
             found.extend(headers.get_all(name).nth(*at).map(|one| (name.to_owned(), value(one))));
             *at += 1;
         }
@@ -125,11 +125,11 @@ pub(crate) fn append(map: &mut HeaderMap, field: &str, name: &str, value: &str) 
         return refuse(name, "write a name of visible ASCII characters without a colon");
     };
     // The protocol strips leading and trailing blanks.
-    let Ok(said) = value.parse::<HeaderValue>() else { return refuse(value, "write it without line breaks") };
+    let Ok(header_value) = value.parse::<HeaderValue>() else { return refuse(value, "write it without line breaks") };
     if value.trim() != value {
         return refuse(value, "write it without blanks at its ends");
     }
-    map.append(header, said);
+    map.append(header, header_value);
     Ok(())
 }
 

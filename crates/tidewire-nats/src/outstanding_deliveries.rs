@@ -26,7 +26,7 @@ type Of = (String, String);
 /// Outstanding deliveries by consumer and sequence, and subscriptions for the server's replies.
 #[derive(Debug, Default)]
 pub(crate) struct OutstandingDeliveries {
-    handed: Mutex<HashMap<Of, BTreeMap<u64, OutstandingDelivery>>>,
+    deliveries: Mutex<HashMap<Of, BTreeMap<u64, OutstandingDelivery>>>,
     tickets: AtomicU64,
     pub boxes: Mutex<Vec<ReplyInbox>>,
 }
@@ -37,10 +37,10 @@ impl OutstandingDeliveries {
         self.tickets.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    pub fn note(&self, stream: &str, consumer: &str, handed: Vec<(u64, OutstandingDelivery)>) {
-        let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn note(&self, stream: &str, consumer: &str, deliveries: Vec<(u64, OutstandingDelivery)>) {
+        let mut all = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
         let out = all.entry((stream.to_owned(), consumer.to_owned())).or_default();
-        out.extend(handed);
+        out.extend(deliveries);
         while out.len() > NOTED {
             out.pop_first();
         }
@@ -48,7 +48,7 @@ impl OutstandingDeliveries {
 
     /// Takes an outstanding delivery. None: it was settled, or the event was redelivered.
     pub fn take(&self, stream: &str, consumer: &str, sequence: u64, ticket: u64) -> Option<OutstandingDelivery> {
-        let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
         let out = all.get_mut(&(stream.to_owned(), consumer.to_owned()))?;
         if out.get(&sequence)?.ticket != ticket {
             return None;
@@ -56,14 +56,14 @@ impl OutstandingDeliveries {
         out.remove(&sequence)
     }
 
-    pub fn put_back(&self, stream: &str, consumer: &str, sequence: u64, handed: OutstandingDelivery) {
-        let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn put_back(&self, stream: &str, consumer: &str, sequence: u64, delivery: OutstandingDelivery) {
+        let mut all = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
         let out = all.entry((stream.to_owned(), consumer.to_owned())).or_default();
-        out.entry(sequence).or_insert(handed);
+        out.entry(sequence).or_insert(delivery);
     }
 
     pub fn forget(&self, stream: &str, consumer: Option<&str>) {
-        let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|(of, name), _| of != stream || consumer.is_some_and(|consumer| consumer != name));
     }
 }

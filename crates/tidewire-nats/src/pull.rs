@@ -69,7 +69,7 @@ pub(crate) struct Puller(ReplyInbox);
 pub(crate) struct Pullers {
     idle: Mutex<HashMap<(String, String), Vec<Puller>>>,
     /// Deliveries whose callers are gone, for the next fetch of their consumer.
-    held: Mutex<HashMap<(String, String), Vec<Delivery>>>,
+    stored: Mutex<HashMap<(String, String), Vec<Delivery>>>,
 }
 
 impl Pullers {
@@ -91,29 +91,29 @@ impl Pullers {
         }
     }
 
-    /// Holds deliveries for the next fetch.
-    pub fn hold(&self, stream: &str, consumer: &str, deliveries: Vec<Delivery>) {
-        self.held().entry((stream.to_owned(), consumer.to_owned())).or_default().extend(deliveries);
+    /// Stores deliveries for the next fetch.
+    pub fn store(&self, stream: &str, consumer: &str, deliveries: Vec<Delivery>) {
+        self.stored().entry((stream.to_owned(), consumer.to_owned())).or_default().extend(deliveries);
     }
 
-    /// Takes held deliveries, at most so many, the oldest first.
-    pub fn take_held(&self, stream: &str, consumer: &str, most: usize) -> Vec<Delivery> {
-        let (key, mut held) = ((stream.to_owned(), consumer.to_owned()), self.held());
-        let Some(of_consumer) = held.get_mut(&key) else { return Vec::new() };
-        let taken = of_consumer.drain(..most.min(of_consumer.len())).collect();
+    /// Takes stored deliveries, at most so many, the oldest first.
+    pub fn take_stored(&self, stream: &str, consumer: &str, most: usize) -> Vec<Delivery> {
+        let (key, mut stored) = ((stream.to_owned(), consumer.to_owned()), self.stored());
+        let Some(of_consumer) = stored.get_mut(&key) else { return Vec::new() };
+        let deliveries = of_consumer.drain(..most.min(of_consumer.len())).collect();
         if of_consumer.is_empty() {
-            held.remove(&key);
+            stored.remove(&key);
         }
-        taken
+        deliveries
     }
 
-    /// Takes the held deliveries with one of these tickets.
+    /// Takes the stored deliveries with one of these tickets.
     pub fn take_expired(&self, stream: &str, consumer: &str, tickets: &HashSet<u64>) -> Vec<Delivery> {
-        let (key, mut held) = ((stream.to_owned(), consumer.to_owned()), self.held());
-        let all = held.remove(&key).unwrap_or_default();
+        let (key, mut stored) = ((stream.to_owned(), consumer.to_owned()), self.stored());
+        let all = stored.remove(&key).unwrap_or_default();
         let (expired, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| tickets.contains(&one.ticket));
         if !rest.is_empty() {
-            held.insert(key, rest);
+            stored.insert(key, rest);
         }
         expired
     }
@@ -122,11 +122,11 @@ impl Pullers {
     pub fn forget(&self, stream: &str, consumer: Option<&str>) {
         let stays = |(of, name): &(String, String)| of != stream || consumer.is_some_and(|consumer| consumer != name);
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, _| stays(key));
-        self.held().retain(|key, _| stays(key));
+        self.stored().retain(|key, _| stays(key));
     }
 
-    fn held(&self) -> MutexGuard<'_, HashMap<(String, String), Vec<Delivery>>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn stored(&self) -> MutexGuard<'_, HashMap<(String, String), Vec<Delivery>>> {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -142,7 +142,7 @@ impl Puller {
         stream: &str,
         consumer: &str,
         pull: Pull,
-        taken: &mut Vec<Message>,
+        messages: &mut Vec<Message>,
     ) -> End {
         self.0.lost.mark_unchanged();
         // The driver would send the request once it is connected again: the server would deliver to
@@ -172,8 +172,8 @@ impl Puller {
             return End::Away(connection.away(&error.to_string()));
         }
         let until = Instant::now() + wait + MARGIN.min(connection.settings.request_timeout);
-        let wanted = taken.len() + pull.messages as usize;
-        while taken.len() < wanted {
+        let target = messages.len() + pull.messages as usize;
+        while messages.len() < target {
             let message = tokio::select! {
                 message = timeout_at(until, self.0.messages.next()) => message,
                 Ok(()) = self.0.lost.changed() => return End::Away(connection.away("the connection was lost")),
@@ -182,7 +182,7 @@ impl Puller {
                 Err(_) => return End::Away(connection.away("a pull was not answered")),
                 Ok(None) => return End::Away(connection.error(HomeErrorKind::Closed, "the connection was closed")),
                 Ok(Some(message)) => match message.status {
-                    None => taken.push(message),
+                    None => messages.push(message),
                     // A status of an earlier pull, which came after all of its messages had.
                     Some(_) if *message.subject != *inbox => (),
                     Some(status) => return end(connection, status, &message),
@@ -193,7 +193,7 @@ impl Puller {
     }
 
     /// Ends the request at the server, and takes the messages that were on their way.
-    pub async fn close(mut self, connection: &Connection, taken: &mut Vec<Message>) {
+    pub async fn close(mut self, connection: &Connection, messages: &mut Vec<Message>) {
         if unsubscribe(&mut self.0.messages).await.is_err() {
             return;
         }
@@ -201,7 +201,7 @@ impl Puller {
         drop(timeout(CLOSE_TIMEOUT, passed).await);
         while let Some(Some(message)) = self.0.messages.next().now_or_never() {
             if message.status.is_none() {
-                taken.push(message);
+                messages.push(message);
             }
         }
     }

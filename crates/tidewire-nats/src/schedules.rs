@@ -36,13 +36,13 @@ pub(crate) async fn create(
     let known = shared.streams.find(&shared.connection, stream).await?;
     allowed(shared, capabilities, &known, stream, &settings)?;
     let subject = names::schedule(stream, &settings.name);
-    let there = shared.counts(stream, &names::schedule(stream, "*")).await?;
-    let before = if there.contains_key(&subject) { find(shared, stream, &subject).await? } else { None };
+    let counts = shared.counts(stream, &names::schedule(stream, "*")).await?;
+    let before = if counts.contains_key(&subject) { find(shared, stream, &subject).await? } else { None };
     if let Some(info) = before.as_ref().and_then(read).filter(|info| info.settings == settings) {
         return Ok((info, Change::Kept));
     }
-    if before.is_none() && there.len() as u64 >= SCHEDULES.max {
-        let words = format!("schedules: stream {stream:?} has {} (schedules): cancel some first", there.len());
+    if before.is_none() && counts.len() as u64 >= SCHEDULES.max {
+        let words = format!("schedules: stream {stream:?} has {} (schedules): cancel some first", counts.len());
         return Err(shared.connection.error(HomeErrorKind::Limit, &words));
     }
     let change = if before.is_some() { Change::Replaced } else { Change::Made };

@@ -39,9 +39,9 @@ pub(crate) mod how {
 struct Step {
     at: usize,
     sequence: u64,
-    handed: OutstandingDelivery,
-    said: Bytes,
-    /// It is not out any more afterwards.
+    outstanding: OutstandingDelivery,
+    payload: Bytes,
+    /// True if the delivery is no longer outstanding afterwards.
     last: bool,
 }
 
@@ -59,21 +59,21 @@ pub(crate) async fn settle(
         let Settle { sequence, ticket, how } = settle;
         match shared.out.take(stream, consumer, sequence, ticket) {
             None => results[at] = Err(stale(&shared.connection, sequence)),
-            Some(handed) => match said(shared, stream, &settings, sequence, handed.delivery, how).await {
-                Ok((said, last)) => steps.push(Step { at, sequence, handed, said, last }),
+            Some(outstanding) => match prepare(shared, stream, &settings, sequence, outstanding.delivery, how).await {
+                Ok((payload, last)) => steps.push(Step { at, sequence, outstanding, payload, last }),
                 Err(error) => {
-                    shared.out.note(stream, consumer, vec![(sequence, handed)]);
+                    shared.out.note(stream, consumer, vec![(sequence, outstanding)]);
                     results[at] = Err(error);
                 }
             },
         }
     }
-    let confirmed = say(shared, &steps).await;
+    let confirmed = send_all(shared, &steps).await;
     for (step, confirmed) in steps.into_iter().zip(confirmed) {
-        let Step { at, sequence, handed, last, said } = step;
+        let Step { at, sequence, outstanding, last, payload } = step;
         // A copy that failed or was given back is delivered again.
-        let is_done = confirmed && last && !said.starts_with(b"-NAK");
-        if let (true, Some(copy)) = (is_done, handed.again) {
+        let is_done = confirmed && last && !payload.starts_with(b"-NAK");
+        if let (true, Some(copy)) = (is_done, outstanding.again) {
             forget_copy(shared, stream, copy).await;
         }
         if !confirmed {
@@ -82,15 +82,14 @@ pub(crate) async fn settle(
         }
         if !confirmed || !last {
             // It can be settled again, unless it was delivered again meanwhile.
-            shared.out.put_back(stream, consumer, sequence, handed);
+            shared.out.put_back(stream, consumer, sequence, outstanding);
         }
     }
     Ok(results)
 }
 
-/// The settlement of a delivery on the wire, and true if it is the last. A delivery that is given
-/// up becomes a dead letter first.
-async fn said(
+/// Wire form of a settlement, and true if it is the last one. A dead letter is stored first.
+async fn prepare(
     shared: &Shared,
     stream: &str,
     settings: &ConsumerSettings,
@@ -127,8 +126,8 @@ async fn said(
     }
 }
 
-/// Says all of it, and waits until the server has taken it. Said twice it is the same.
-async fn say(shared: &Shared, steps: &[Step]) -> Vec<bool> {
+/// Sends all settlements, and waits for their confirmations. A repeated settlement is harmless.
+async fn send_all(shared: &Shared, steps: &[Step]) -> Vec<bool> {
     let connection = &shared.connection;
     let mut confirmed = vec![false; steps.len()];
     let until = Instant::now() + connection.settings.request_timeout;
@@ -161,7 +160,8 @@ impl ReplyInbox {
         let mut waiting = 0;
         for (at, step) in steps.iter().enumerate().filter(|(at, _)| !confirmed[*at]).collect::<Vec<_>>() {
             let reply = format!("{}.{}", self.inbox, first + at as u64);
-            let sent = connection.client.publish_with_reply(step.handed.reply.clone(), reply, step.said.clone()).await;
+            let sent =
+                connection.client.publish_with_reply(step.outstanding.reply.clone(), reply, step.payload.clone()).await;
             waiting += usize::from(sent.is_ok());
         }
         self.number += steps.len() as u64;

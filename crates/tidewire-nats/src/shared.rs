@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     pub pullers: Pullers,
     pub cursors: Cursors,
     pub out: OutstandingDeliveries,
-    pub held: LeaseTable,
+    pub leases: LeaseTable,
 }
 
 /// A message as it is stored.
@@ -52,7 +52,7 @@ impl Shared {
             pullers: Pullers::default(),
             cursors: Cursors::default(),
             out: OutstandingDeliveries::default(),
-            held: LeaseTable::default(),
+            leases: LeaseTable::default(),
         }
     }
 
@@ -126,9 +126,9 @@ impl Shared {
             let failure = match sent {
                 Err(error) => Failure::Away(error),
                 Ok(answer) => {
-                    let said: Value = serde_json::from_slice(&answer.payload).unwrap_or_default();
-                    match said.get("error") {
-                        None => return Ok(said["seq"].as_u64().unwrap_or_default()),
+                    let reply: Value = serde_json::from_slice(&answer.payload).unwrap_or_default();
+                    match reply.get("error") {
+                        None => return Ok(reply["seq"].as_u64().unwrap_or_default()),
                         Some(error) => Failure::Refused {
                             code: error["err_code"].as_u64().unwrap_or_default(),
                             words: error["description"].as_str().unwrap_or_default().to_owned(),
@@ -151,7 +151,7 @@ impl Shared {
                 _ if Instant::now() + RETRY_PAUSE >= until => return Err(failure),
                 // The message had no responders: the stream may be deleted.
                 _ => match self.connection.api(&format!("STREAM.INFO.{stream}"), &Value::Null).await {
-                    Err(gone @ Failure::Refused { code: 10_059, .. }) => return Err(gone),
+                    Err(failure @ Failure::Refused { code: 10_059, .. }) => return Err(failure),
                     _ => sleep(RETRY_PAUSE).await,
                 },
             }

@@ -55,12 +55,12 @@ impl Streams {
     pub async fn find(&self, connection: &Connection, stream: &str) -> HomeResult<Arc<CachedStream>> {
         match self.get(stream) {
             Some(known) => Ok(known),
-            None => self.look(connection, stream).await,
+            None => self.refresh(connection, stream).await,
         }
     }
 
-    /// Asks the server for a stream.
-    pub async fn look(&self, connection: &Connection, stream: &str) -> HomeResult<Arc<CachedStream>> {
+    /// Queries the server for a stream, and caches the answer.
+    pub async fn refresh(&self, connection: &Connection, stream: &str) -> HomeResult<Arc<CachedStream>> {
         let found = connection.api(&format!("STREAM.INFO.{stream}"), &Value::Null).await;
         match found {
             Ok(info) => Ok(self.learn(connection, stream, &info)),

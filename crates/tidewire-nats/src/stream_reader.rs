@@ -26,8 +26,8 @@ pub(crate) async fn read(shared: &Shared, stream: &str, read: Read) -> HomeResul
         return Err(connection.error(HomeErrorKind::Invalid, "max_messages: 0 reads nothing: write 1 or more"));
     }
     let known = shared.streams.find(connection, stream).await?;
-    let wanted = if read.filter.is_empty() && (known.again || known.delays) { &known.subjects } else { &read.filter };
-    let filter = widest(wanted).iter().map(ToString::to_string).collect();
+    let patterns = if read.filter.is_empty() && (known.again || known.delays) { &known.subjects } else { &read.filter };
+    let filter = widest(patterns).iter().map(ToString::to_string).collect();
     let selection = Selection { stream: stream.to_owned(), filter };
     let until = Instant::now() + clock::wait(read.wait_us);
     let patience = Instant::now() + clock::wait(read.wait_us).max(connection.settings.request_timeout);
@@ -90,11 +90,11 @@ struct Batch {
 /// Reads the present events, in one pull.
 async fn present(shared: &Shared, selection: &Selection, read: &Read, from: From, last: u64) -> HomeResult<Batch> {
     let connection = &shared.connection;
-    let left = match from {
+    let idle = match from {
         From::Sequence(sequence) => shared.cursors.take(selection, sequence),
         _ => None,
     };
-    let mut cursor = match left {
+    let mut cursor = match idle {
         Some(cursor) => cursor,
         None => Cursor::open(connection, selection, from).await?,
     };

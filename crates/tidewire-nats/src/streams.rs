@@ -37,8 +37,8 @@ pub(crate) async fn create(shared: &Shared, settings: StreamSettings) -> HomeRes
         Err(Failure::Refused { code: 10_059, .. }) => (),
         Err(failure) => return Err(failure.of_stream(connection, &name)),
     }
-    let made = connection.api(&format!("STREAM.CREATE.{name}"), &config(connection, &settings)).await;
-    let info = match made {
+    let created = connection.api(&format!("STREAM.CREATE.{name}"), &config(connection, &settings)).await;
+    let info = match created {
         Ok(info) => info,
         // Somebody else has made it meanwhile.
         Err(Failure::Refused { code: 10_058, .. }) => {
@@ -160,8 +160,8 @@ pub(crate) async fn create_dead(shared: &Shared, stream: &str, replicas: u64) ->
         "allow_direct": true,
         "metadata": {"tidewire": "dead letters"},
     });
-    let made = shared.connection.api(&format!("STREAM.CREATE.{}", names::dead(stream)), &config).await;
-    match made {
+    let created = shared.connection.api(&format!("STREAM.CREATE.{}", names::dead(stream)), &config).await;
+    match created {
         Ok(_) | Err(Failure::Refused { code: 10_058, .. }) => Ok(()),
         Err(failure) => Err(failure.plain(&shared.connection, "dead letters")),
     }

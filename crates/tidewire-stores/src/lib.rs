@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn wrong_urls_are_named_with_their_mend() {
-        for (url, says) in [
+        for (url, text) in [
             ("", "sqlite:///farm.db"),
             ("farm.db", "\"farm.db\""),
             ("sqlite:farm.db", "sqlite:///farm.db"),
@@ -99,7 +99,7 @@ mod tests {
         ] {
             let error = error(url);
             assert_eq!(error.kind(), ErrorKind::Url, "{url}: {error}");
-            assert!(error.message().contains(says), "{url}: {error}");
+            assert!(error.message().contains(text), "{url}: {error}");
         }
     }
 

@@ -49,16 +49,16 @@ struct Shared {
 struct Exchange {
     /// The number of a lease, and results of its runs.
     commit: Option<(u64, RangeResults)>,
-    /// The thread is at it.
+    /// True while the thread commits.
     committing: bool,
     wants_range: bool,
-    /// There was no range. It is asked for again once the worker has nothing to run.
+    /// True if there was no range: the next request follows once the worker is idle.
     postponed: bool,
     next: Option<Result<Next, StoreError>>,
     leave: bool,
     /// The time that the thread has waited for work since the worker asked.
     waited_us: u64,
-    held: Vec<HeldLease>,
+    leases: Vec<HeldLease>,
     waker: Option<Waker>,
     /// The store can't be used any more.
     failure: Option<StoreError>,
@@ -181,7 +181,7 @@ impl Exchange {
 
     /// True if the worker has something to run, or to commit.
     fn is_busy(&self) -> bool {
-        self.is_committing() || !self.held.is_empty()
+        self.is_committing() || !self.leases.is_empty()
     }
 }
 
@@ -255,7 +255,7 @@ impl StoreThread {
         let mut state = self.shared.lock();
         loop {
             let now = Instant::now();
-            if let Some(due) = state.held.iter().find(|held| held.renew_at <= now) {
+            if let Some(due) = state.leases.iter().find(|entry| entry.renew_at <= now) {
                 return Task::Renew(due.lease.id);
             }
             if state.commit.is_some() {
@@ -267,7 +267,7 @@ impl StoreThread {
             if state.wants_range {
                 return Task::Claim;
             }
-            let until = state.held.iter().map(|held| held.renew_at).min();
+            let until = state.leases.iter().map(|entry| entry.renew_at).min();
             state = match until {
                 Some(until) => {
                     let wait = self.shared.changed.wait_timeout(state, until - now);
@@ -283,17 +283,17 @@ impl StoreThread {
             let mut state = self.shared.lock();
             let Some((id, results)) = state.commit.take() else { return Ok(()) };
             state.committing = true;
-            let lease = state.held.iter().map(|held| held.lease).find(|lease| lease.id == id);
+            let lease = state.leases.iter().map(|entry| entry.lease).find(|lease| lease.id == id);
             (results, lease)
         };
         if let Some(lease) = lease {
             results.digest = tidewire_core::campaign::digest::digest(&results.rows);
             results.overhead_us = self.overhead_us.0 + self.overhead_us.1;
-            let begun = Instant::now();
+            let start = Instant::now();
             let mut moved = lease;
             let campaign = self.campaign;
             let stored = self.patiently(|store| store.commit(campaign, &mut moved, &results));
-            self.overhead_us.1 = us(begun.elapsed());
+            self.overhead_us.1 = us(start.elapsed());
             match stored {
                 Ok(standing) => self.keep(lease.id, (standing.left > 0).then_some(moved)),
                 Err(failure) if failure.kind() == ErrorKind::Stale => self.lose(lease.id),
@@ -310,28 +310,28 @@ impl StoreThread {
     }
 
     fn claim(&mut self) -> Result<(), StoreError> {
-        let holding: Vec<Lease> = self.shared.lock().held.iter().map(|held| held.lease).collect();
-        let begun = Instant::now();
+        let leases: Vec<Lease> = self.shared.lock().leases.iter().map(|entry| entry.lease).collect();
+        let start = Instant::now();
         let (campaign, worker) = (self.campaign, self.worker);
-        let claim = self.patiently(|store| store.claim(campaign, worker, &holding))?;
+        let claim = self.patiently(|store| store.claim(campaign, worker, &leases))?;
         match claim {
             Claim::Lease(lease) => {
-                self.overhead_us.0 = us(begun.elapsed());
+                self.overhead_us.0 = us(start.elapsed());
                 self.tell(|state| {
-                    state.held.push(HeldLease { renew_at: renew_at(&lease), lease });
+                    state.leases.push(HeldLease { renew_at: renew_at(&lease), lease });
                     state.wants_range = false;
                     state.next = Some(Ok(Next::Range(lease)));
                 });
             }
             Claim::Ended(ended) => self.answer(Next::Leave(ended)),
-            Claim::Wait { state, hint_us } => self.wait(state, hint_us, begun)?,
+            Claim::Wait { state, hint_us } => self.wait(state, hint_us, start)?,
         }
         Ok(())
     }
 
     /// Waits until something has changed in the campaign. A worker that is still at a range waits
     /// for that first.
-    fn wait(&mut self, state: State, hint_us: u64, begun: Instant) -> Result<(), StoreError> {
+    fn wait(&mut self, state: State, hint_us: u64, start: Instant) -> Result<(), StoreError> {
         let waited = {
             let mut exchange = self.shared.lock();
             if exchange.is_busy() {
@@ -344,7 +344,7 @@ impl StoreThread {
             self.answer(Next::Leave(state));
             return Ok(());
         }
-        let began_us = us(begun.elapsed());
+        let began_us = us(start.elapsed());
         let most = self.patience.work.map_or(u64::MAX, |most| us(most.saturating_sub(waited)));
         let mut left = hint_us.clamp(1, most.max(1));
         while left > 0 && !self.shared.stop.load(Ordering::Relaxed) {
@@ -354,13 +354,13 @@ impl StoreThread {
             }
             left -= step;
         }
-        self.shared.lock().waited_us += us(begun.elapsed()).saturating_sub(began_us);
+        self.shared.lock().waited_us += us(start.elapsed()).saturating_sub(began_us);
         Ok(())
     }
 
     fn renew(&mut self, id: u64) -> Result<(), StoreError> {
-        let held = self.shared.lock().held.iter().map(|held| held.lease).find(|lease| lease.id == id);
-        let Some(lease) = held else { return Ok(()) };
+        let lease = self.shared.lock().leases.iter().map(|entry| entry.lease).find(|lease| lease.id == id);
+        let Some(lease) = lease else { return Ok(()) };
         let campaign = self.campaign;
         match self.patiently(|store| store.renew(campaign, &lease)) {
             Ok(_) => self.keep(id, Some(lease)),
@@ -380,19 +380,19 @@ impl StoreThread {
         &mut self,
         mut what: impl FnMut(&mut dyn Campaigns) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let begun = Instant::now();
+        let start = Instant::now();
         let mut backoff = Backoff::new(RETRY_FIRST_US, RETRY_MOST_US, u64::from(std::process::id()));
         loop {
             let stopped = self.shared.stop.load(Ordering::Relaxed);
             let most = if stopped { self.patience.store.min(STOP_PATIENCE) } else { self.patience.store };
             match what(self.store.as_mut()) {
-                Err(failure) if failure.retryable() && begun.elapsed() < most => {
+                Err(failure) if failure.retryable() && start.elapsed() < most => {
                     let pause = Duration::from_micros(backoff.next_delay_us());
                     let state = self.shared.lock();
                     let _ = self.shared.changed.wait_timeout(state, pause);
                 }
                 Err(failure) if failure.retryable() => {
-                    let text = format!("{failure} (it was waited for, for {:.1} s)", begun.elapsed().as_secs_f64());
+                    let text = format!("{failure} (it was waited for, for {:.1} s)", start.elapsed().as_secs_f64());
                     return Err(StoreError::new(failure.kind(), text));
                 }
                 done => return done,
@@ -402,9 +402,9 @@ impl StoreThread {
 
     fn keep(&self, id: u64, lease: Option<Lease>) {
         let mut state = self.shared.lock();
-        state.held.retain(|held| held.lease.id != id);
+        state.leases.retain(|entry| entry.lease.id != id);
         if let Some(lease) = lease {
-            state.held.push(HeldLease { renew_at: renew_at(&lease), lease });
+            state.leases.push(HeldLease { renew_at: renew_at(&lease), lease });
         }
     }
 

@@ -78,7 +78,7 @@ pub fn victim(open: fn(&str) -> tidewire_backend::Result<Connection>) {
 
 struct Victim {
     process: Child,
-    said: BufReader<ChildStdout>,
+    output: BufReader<ChildStdout>,
     worker: WorkerId,
 }
 
@@ -92,15 +92,15 @@ impl Victim {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let said = BufReader::new(process.stdout.take().unwrap());
-        let mut victim = Self { process, said, worker: WorkerId(0) };
-        victim.worker = WorkerId(victim.hear("worker ").parse().expect("it says its number"));
+        let output = BufReader::new(process.stdout.take().unwrap());
+        let mut victim = Self { process, output, worker: WorkerId(0) };
+        victim.worker = WorkerId(victim.wait_for_line("worker ").parse().expect("it says its number"));
         victim
     }
 
     /// Waits for a line that begins so, and gives the rest of it.
-    fn hear(&mut self, begin: &str) -> String {
-        let mut lines = self.said.by_ref().lines().map_while(Result::ok);
+    fn wait_for_line(&mut self, begin: &str) -> String {
+        let mut lines = self.output.by_ref().lines().map_while(Result::ok);
         lines.find_map(|line| line.strip_prefix(begin).map(str::to_owned)).expect("it says what it does")
     }
 
@@ -156,7 +156,7 @@ pub fn a_process_that_stands_still_beyond_its_lease_stores_nothing_late(place: &
     let settings = Settings { lease_us: 100_000, ..Settings::default() };
     let id = start(&mut store, &Plan { settings, ..plan("killed", 500) });
     let mut victim = Victim::start(place, STANDS, 0);
-    victim.hear("stands");
+    victim.wait_for_line("stands");
     kill_process(Pid::from_child(&victim.process), Signal::STOP).unwrap();
     let worker = join(&mut store, id);
     while store.status(id).unwrap().losses == 0 {

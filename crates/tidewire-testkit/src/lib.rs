@@ -276,8 +276,8 @@ pub fn all_rows(store: &mut Connection, id: CampaignId, rows_max: u32) -> Vec<Ro
 }
 
 /// The kind of an error, and a part of its message.
-pub fn refused<T: std::fmt::Debug>(result: Result<T>, kind: ErrorKind, says: &str) {
+pub fn refused<T: std::fmt::Debug>(result: Result<T>, kind: ErrorKind, text: &str) {
     let error = result.expect_err("it was not refused");
     assert_eq!(error.kind(), kind, "{error}");
-    assert!(error.message().contains(says), "{says:?} is not in: {error}");
+    assert!(error.message().contains(text), "{text:?} is not in: {error}");
 }

@@ -16,7 +16,7 @@ fn one_run(store: &mut Connection, id: CampaignId) -> Lease {
     lease(store.claim(id, worker, &[]).unwrap())
 }
 
-fn given(lease: &Lease, rows: Rows) -> RangeResults {
+fn results_with(lease: &Lease, rows: Rows) -> RangeResults {
     RangeResults { first: lease.first, count: 1, digest: digest(&rows), rows, run_us: 1, ..RangeResults::default() }
 }
 
@@ -76,7 +76,7 @@ pub fn every_value_comes_back(place: &EmptyStore) {
         rows.push(0, row as u32, values).unwrap();
     }
     let mut lease = one_run(&mut store, id);
-    let results = given(&lease, rows.clone());
+    let results = results_with(&lease, rows.clone());
     store.commit(id, &mut lease, &results).unwrap();
     let stored = place.connect().read_rows(id, 0, 100).unwrap();
     assert_eq!((stored.len(), &stored.runs, &stored.rows), (all.len(), &rows.runs, &rows.rows));
@@ -149,7 +149,7 @@ pub fn results_that_do_not_fit_are_refused_whole(place: &EmptyStore) {
         for (run, row, text, json) in rows {
             rejected.push(run, row, &[Value::Text(text), Value::Json(json)]).unwrap();
         }
-        let results = given(&lease, rejected);
+        let results = results_with(&lease, rejected);
         refused(store.commit(id, &mut lease, &results), ErrorKind::Invalid, says);
         let other = results_of(&lease, 1, &[]);
         let wrong = "results: column \"text\" of text got 1 values of integer";
@@ -188,7 +188,7 @@ pub fn rows_are_read_by_whole_runs(place: &EmptyStore) {
         for run in lease.first..lease.end() {
             (0..run as u32).for_each(|row| rows.push(run, row, &[Value::Integer(i64::from(row))]).unwrap());
         }
-        let results = RangeResults { count: lease.count, ..given(&lease, rows) };
+        let results = RangeResults { count: lease.count, ..results_with(&lease, rows) };
         store.commit(id, &mut lease, &results).unwrap();
     }
     let status = store.status(id).unwrap();

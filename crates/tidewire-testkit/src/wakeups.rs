@@ -29,33 +29,33 @@ pub fn changes_of_others_end_a_wait(place: &EmptyStore) {
 pub fn a_wait_is_woken_by_each_change(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &plan("pi", 1_000_000));
-    let gate = Barrier::new(2);
-    let wanted = [(1, State::Running), (1, State::Paused), (1, State::Running), (1, State::Cancelled)];
+    let barrier = Barrier::new(2);
+    let expected = [(1, State::Running), (1, State::Paused), (1, State::Running), (1, State::Cancelled)];
     thread::scope(|scope| {
-        let gate = &gate;
+        let barrier = &barrier;
         scope.spawn(move || {
             let mut store = place.connect();
-            for wanted in wanted {
-                gate.wait();
+            for expected in expected {
+                barrier.wait();
                 loop {
                     let summary = store.status(id).unwrap().summary;
-                    if (summary.done, summary.state) == wanted {
+                    if (summary.done, summary.state) == expected {
                         break;
                     }
                     assert!(store.wait(LONG_US).unwrap());
                 }
-                gate.wait();
+                barrier.wait();
             }
         });
         let worker = join(&mut store, id);
-        for (_, state) in wanted {
-            gate.wait();
+        for (_, state) in expected {
+            barrier.wait();
             if store.status(id).unwrap().summary.done == 0 {
                 let lease = lease(store.claim(id, worker, &[]).unwrap());
                 store_all(&mut store, id, lease);
             }
             store.transition(id, state, "").unwrap();
-            gate.wait();
+            barrier.wait();
         }
     });
 }

@@ -68,7 +68,7 @@ impl<T> Answer<T> {
     /// The error of the call.
     pub fn wait(mut self) -> HomeResult<T> {
         match &mut self.0 {
-            Inner::Ready(result) => result.take().unwrap_or_else(|| Err(taken())),
+            Inner::Ready(result) => result.take().unwrap_or_else(|| Err(already_taken())),
             Inner::Later(shared) => {
                 let mut state = shared.lock();
                 state.blocks = true;
@@ -90,7 +90,7 @@ impl<T> Answer<T> {
     /// The answer itself, to be waited for again.
     pub fn wait_for(mut self, timeout: Duration) -> Result<HomeResult<T>, Self> {
         let found = match &mut self.0 {
-            Inner::Ready(result) => Some(result.take().unwrap_or_else(|| Err(taken()))),
+            Inner::Ready(result) => Some(result.take().unwrap_or_else(|| Err(already_taken()))),
             Inner::Later(shared) => {
                 let mut state = shared.lock();
                 state.blocks = true;
@@ -104,7 +104,7 @@ impl<T> Answer<T> {
     /// Calls back when the answer is there: at once on this thread if it is there already, else on
     /// the thread that tells. The callback must be short, and must not block.
     pub fn then(mut self, callback: impl FnOnce(HomeResult<T>) + Send + 'static) {
-        let there = match &mut self.0 {
+        let result = match &mut self.0 {
             Inner::Ready(result) => result.take(),
             Inner::Later(shared) => {
                 let mut state = shared.lock();
@@ -117,7 +117,7 @@ impl<T> Answer<T> {
                 }
             }
         };
-        callback(there.unwrap_or_else(|| Err(taken())));
+        callback(result.unwrap_or_else(|| Err(already_taken())));
     }
 }
 
@@ -135,7 +135,7 @@ impl<T> Future for Answer<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.get_mut().0 {
-            Inner::Ready(result) => Poll::Ready(result.take().unwrap_or_else(|| Err(taken()))),
+            Inner::Ready(result) => Poll::Ready(result.take().unwrap_or_else(|| Err(already_taken()))),
             Inner::Later(shared) => {
                 let mut state = shared.lock();
                 match state.result.take() {
@@ -249,6 +249,6 @@ impl<T> Shared<T> {
     }
 }
 
-fn taken() -> HomeError {
+fn already_taken() -> HomeError {
     HomeError::new(HomeErrorKind::Invalid, "answer: its result was taken before; look at it once")
 }

@@ -96,7 +96,7 @@ impl<'a, D: Database> Books<'a, D> {
     }
 
     /// Asks the ledger about a lease.
-    pub fn held<T>(
+    pub fn with_lease<T>(
         &mut self,
         lease: &Lease,
         ask: impl FnOnce(&mut Ledger, Clock, &Lease) -> std::result::Result<T, Refusal>,
@@ -118,7 +118,7 @@ impl<'a, D: Database> Books<'a, D> {
             overhead_us: results.overhead_us,
         };
         // First of all: a lease that was taken away is no mistake in the results.
-        let standing = self.held(lease, |ledger, clock, lease| ledger.complete(clock, lease, &part))?;
+        let standing = self.with_lease(lease, |ledger, clock, lease| ledger.complete(clock, lease, &part))?;
         self.has_changed = true;
         if let Some(schema) = &results.schema {
             self.set_schema(schema)?;
@@ -139,9 +139,9 @@ impl<'a, D: Database> Books<'a, D> {
     /// error.
     pub fn set_schema(&mut self, schema: &Schema) -> Result<()> {
         if let Some(known) = &self.schema {
-            let (known, given) = (known.to_json(), schema.to_json());
+            let (known, other) = (known.to_json(), schema.to_json());
             let same = self.schema.as_ref() == Some(schema);
-            return if same { Ok(()) } else { invalid(format!("schema: {given}, where the campaign has {known}")) };
+            return if same { Ok(()) } else { invalid(format!("schema: {other}, where the campaign has {known}")) };
         }
         schema.check()?;
         if let Some(until) = &self.until {
@@ -194,7 +194,7 @@ impl<'a, D: Database> Books<'a, D> {
     }
 
     /// Records that a worker is alive.
-    pub fn seen(&mut self, worker: WorkerId) -> Result<()> {
+    pub fn mark_working(&mut self, worker: WorkerId) -> Result<()> {
         let statement = "UPDATE tidewire_workers SET state = 'working', seen = ?3 WHERE campaign = ?1 AND id = ?2";
         self.worker(worker, statement, Cell::Time(self.now.utc_us))
     }

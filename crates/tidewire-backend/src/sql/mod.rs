@@ -200,18 +200,18 @@ impl<D: Database> Campaigns for Store<D> {
         })
     }
 
-    fn claim(&mut self, id: CampaignId, worker: WorkerId, holding: &[Lease]) -> Result<Claim> {
-        let holding: Vec<u64> = holding.iter().map(|lease| lease.id).collect();
+    fn claim(&mut self, id: CampaignId, worker: WorkerId, leases: &[Lease]) -> Result<Claim> {
+        let leases: Vec<u64> = leases.iter().map(|lease| lease.id).collect();
         self.write(id, |books| {
-            books.seen(worker)?;
-            Ok(books.ledger.claim(books.now.clock, worker.0, &holding))
+            books.mark_working(worker)?;
+            Ok(books.ledger.claim(books.now.clock, worker.0, &leases))
         })
     }
 
     fn renew(&mut self, id: CampaignId, lease: &Lease) -> Result<ClaimState> {
         self.write(id, |books| {
-            let standing = books.held(lease, Ledger::renew)?;
-            books.seen(WorkerId(lease.worker))?;
+            let standing = books.with_lease(lease, Ledger::renew)?;
+            books.mark_working(WorkerId(lease.worker))?;
             Ok(standing)
         })
     }

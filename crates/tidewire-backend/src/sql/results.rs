@@ -73,7 +73,7 @@ impl Schema {
         if count == 0 || count > COLUMNS_MAX {
             return invalid(format!("columns: {count} of them; a result has 1 to {COLUMNS_MAX}"));
         }
-        let mut seen = std::collections::BTreeSet::new();
+        let mut names = std::collections::BTreeSet::new();
         for Column { name, .. } in &self.columns {
             let folded = name.to_lowercase();
             if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('\0') {
@@ -82,7 +82,7 @@ impl Schema {
             if OURS.contains(&folded.as_str()) || SYSTEM.contains(&folded.as_str()) {
                 return invalid(format!("columns: {name:?} is a name of the store's own: choose another"));
             }
-            if !seen.insert(folded) {
+            if !names.insert(folded) {
                 return invalid(format!("columns: {name:?} is there twice, in one spelling or another: rename one"));
             }
         }
@@ -145,9 +145,9 @@ fn check_columns(rows: &Rows, schema: &Schema) -> Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
-    let (given, known) = (rows.columns.len(), schema.columns.len());
-    if given != known {
-        return invalid(format!("results: {given} columns, where the campaign has {known}"));
+    let (count, known) = (rows.columns.len(), schema.columns.len());
+    if count != known {
+        return invalid(format!("results: {count} columns, where the campaign has {known}"));
     }
     for (values, column) in rows.columns.iter().zip(&schema.columns) {
         if values.kind() != column.kind || values.len() != rows.len() {

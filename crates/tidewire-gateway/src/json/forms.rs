@@ -56,8 +56,8 @@ impl Form {
         Ok(self.fields.swap_remove(at).1)
     }
 
-    fn wrong(&self, field: &str, wanted: &str) -> String {
-        format!("{}: {field} is not what is allowed: give {wanted}", self.name)
+    fn wrong(&self, field: &str, expected: &str) -> String {
+        format!("{}: {field} is not what is allowed: give {expected}", self.name)
     }
 
     fn text(&mut self, name: &str) -> Result<String, String> {
@@ -84,9 +84,9 @@ impl Form {
         STANDARD.decode(text).map_err(|_| self.wrong("base64", "base64 of RFC 4648 with its padding"))
     }
 
-    fn of_text(&mut self, read: impl Fn(&str) -> Option<Value>, wanted: &str) -> Result<Value, String> {
+    fn of_text(&mut self, read: impl Fn(&str) -> Option<Value>, expected: &str) -> Result<Value, String> {
         let text = self.text("value")?;
-        read(&text).ok_or_else(|| self.wrong("value", wanted))
+        read(&text).ok_or_else(|| self.wrong("value", expected))
     }
 
     fn members(&mut self) -> Result<Vec<Value>, String> {
@@ -117,8 +117,8 @@ impl Form {
         }
         let bytes = shape.iter().try_fold(item_bytes, |bytes, length| bytes.checked_mul(*length));
         if bytes != Some(data.len() as u64) {
-            let wanted = format!("as many bytes as dtype and shape say; there are {}", data.len());
-            return Err(self.wrong("base64", &wanted));
+            let expected = format!("as many bytes as dtype and shape say; there are {}", data.len());
+            return Err(self.wrong("base64", &expected));
         }
         Ok(Array { dtype, shape, is_fortran: order == "F", data })
     }

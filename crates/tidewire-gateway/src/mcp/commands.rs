@@ -26,9 +26,9 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 pub(super) fn tools() -> [(Json, String); 2] {
     let wait = json!({ "type": "number", "description": "Seconds to wait for its end, at most 60." });
     let id = json!({ "type": "string", "description": "The id that the start has returned." });
-    let told = "Gives stage, fraction and note of a command, and its result or problem once it has ended.";
+    let description = "Gives stage, fraction and note of a command, and its result or problem once it has ended.";
     let all = [
-        (STATE, told, json!({ "id": id, "wait": wait }), true),
+        (STATE, description, json!({ "id": id, "wait": wait }), true),
         (CANCEL, "Cancels a command, and gives its state.", json!({ "id": id }), false),
     ];
     all.map(|(name, text, properties, is_safe)| {
@@ -39,16 +39,16 @@ pub(super) fn tools() -> [(Json, String); 2] {
 }
 
 /// Calls one of them; none if the name is that of another tool.
-pub(super) async fn told(request: &Request, name: &str, arguments: Option<&RawValue>) -> Option<Result<Json, Problem>> {
+pub(super) async fn call(request: &Request, name: &str, arguments: Option<&RawValue>) -> Option<Result<Json, Problem>> {
     let Request { shared, caller, .. } = request;
-    let given: Json = arguments.and_then(|given| serde_json::from_str(given.get()).ok()).unwrap_or_default();
+    let values: Json = arguments.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
     let call = async {
         let services = shared.catalog.services().await?;
-        let (run, _) = find(shared, caller, &services, given["id"].as_str().unwrap_or_default()).await?;
+        let (run, _) = find(shared, caller, &services, values["id"].as_str().unwrap_or_default()).await?;
         if name == CANCEL {
             run.cancel().await?;
         }
-        let wait = given["wait"].as_f64().and_then(|wait| Duration::try_from_secs_f64(wait).ok());
+        let wait = values["wait"].as_f64().and_then(|wait| Duration::try_from_secs_f64(wait).ok());
         state(&run, wait.map(|wait| wait.min(WAIT_MAX))).await
     };
     if matches!(name, STATE | CANCEL) { Some(call.await) } else { None }
@@ -78,20 +78,20 @@ pub(super) async fn run(
     body: &[u8],
     reports: Option<Reports<'_>>,
 ) -> Result<Vec<u8>, Problem> {
-    let mut given: Map<String, Json> = serde_json::from_slice(body).unwrap_or_default();
+    let mut values: Map<String, Json> = serde_json::from_slice(body).unwrap_or_default();
     let mut chosen = Vec::new();
     for (name, _) in own(command) {
-        match given.shift_remove(name) {
+        match values.shift_remove(name) {
             Some(Json::String(text)) => chosen.push((name, text)),
             None | Some(Json::Null) => {}
             Some(other) => return Err(Problem::invalid(format!("{name}: {other} is not allowed: give text"))),
         }
     }
     let options = options(service, command, chosen.into_iter())?;
-    let run = start(&request.shared, service, command, Json::Object(given).to_string().as_bytes(), options)?.await?;
+    let run = start(&request.shared, service, command, Json::Object(values).to_string().as_bytes(), options)?.await?;
     let Some((out, report)) = reports else { return Ok(json!({ "id": run.id() }).to_string().into_bytes()) };
-    let (mut told, mut last) = (run.progress(), -1.0);
-    while let Some(newest) = told.next().await {
+    let (mut progress, mut last) = (run.progress(), -1.0);
+    while let Some(newest) = progress.next().await {
         let newest = newest?;
         // Attempts count as wholes, so that progress rises after a retry, too.
         let at = f64::from(newest.attempt) - 1.0 + newest.fraction;

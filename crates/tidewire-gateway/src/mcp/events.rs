@@ -29,9 +29,9 @@ const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 /// of its session, or the answer of a `subscriptions/listen` with this id and these parameters. A
 /// second stream of a session ends the first.
 pub(super) async fn of_changes(request: Request, listens: Option<(Json, &Json)>) -> Result<Answer, Problem> {
-    let wanted = |field: &str| listens.as_ref().is_none_or(|(_, params)| params["notifications"][field] == true);
-    let wanted: Vec<_> = LISTS.into_iter().filter(|(_, field)| wanted(field)).collect();
-    let mut changes = ListChanges::begin(&request, &wanted).await?;
+    let is_requested = |field: &str| listens.as_ref().is_none_or(|(_, params)| params["notifications"][field] == true);
+    let lists: Vec<_> = LISTS.into_iter().filter(|(_, field)| is_requested(field)).collect();
+    let mut changes = ListChanges::begin(&request, &lists).await?;
     let named = match &listens {
         Some((_, params)) => updates::named(&request, &params["notifications"]["resourceSubscriptions"]).await,
         None => Vec::new(),
@@ -42,7 +42,7 @@ pub(super) async fn of_changes(request: Request, listens: Option<(Json, &Json)>)
     answer(&Arc::clone(&request.shared), |out| async move {
         let meta = id.as_ref().map_or(json!({}), |id| json!({ META_SUBSCRIPTION: id }));
         if id.is_some() {
-            let mut granted: Json = wanted.iter().map(|(_, field)| ((*field).to_owned(), Json::Bool(true))).collect();
+            let mut granted: Json = lists.iter().map(|(_, field)| ((*field).to_owned(), Json::Bool(true))).collect();
             if !named.is_empty() {
                 granted["resourceSubscriptions"] = named.iter().map(|(uri, _)| uri.as_str()).collect();
             }
@@ -119,11 +119,11 @@ struct ListChanges {
 }
 
 impl ListChanges {
-    async fn begin(request: &Request, wanted: &[(Kind, &str)]) -> Result<Self, Problem> {
+    async fn begin(request: &Request, lists: &[(Kind, &str)]) -> Result<Self, Problem> {
         let options = SubscribeOptions::default().capacity(1);
         let changes = request.shared.node.subscribe_with(CHANGES, options).await?;
         let mut fingerprints = Vec::new();
-        for (kind, _) in wanted {
+        for (kind, _) in lists {
             fingerprints.push((*kind, tools::fingerprint(request, *kind).await?));
         }
         Ok(Self { request: request.clone(), changes, fingerprints })

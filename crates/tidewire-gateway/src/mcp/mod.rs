@@ -55,14 +55,14 @@ struct Message<'a> {
     #[serde(default)]
     jsonrpc: String,
     /// Null is an id, and not allowed.
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "some_json")]
     id: Option<Json>,
     method: Option<String>,
     #[serde(borrow)]
     params: Option<&'a RawValue>,
 }
 
-fn given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Json>, D::Error> {
+fn some_json<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Json>, D::Error> {
     Json::deserialize(from).map(Some)
 }
 
@@ -210,9 +210,9 @@ impl Request {
 
     async fn initialized(&self, params: &Json) -> Result<Json, Problem> {
         let mut known = VERSIONS.into_iter().filter(|version| *version != STATELESS);
-        let wanted = known.clone().find(|version| params["protocolVersion"] == *version);
+        let requested = known.clone().find(|version| params["protocolVersion"] == *version);
         Ok(json!({
-            "protocolVersion": wanted.or_else(|| known.next()),
+            "protocolVersion": requested.or_else(|| known.next()),
             "capabilities": self.capabilities(),
             "serverInfo": self.server(),
             "instructions": self.instructions().await?,

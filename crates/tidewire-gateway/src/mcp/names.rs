@@ -18,14 +18,14 @@ pub(super) fn tool_name(service: &str, method: &str) -> String {
 }
 
 fn escaped(name: &str) -> String {
-    let mut made = String::new();
+    let mut result = String::new();
     let mut letters = name.chars().peekable();
     while let Some(letter) = letters.next() {
         match letter {
-            'a'..='z' | 'A'..='Z' | '0'..='9' | '_' => made.push(letter),
-            '-' if letters.peek() != Some(&'_') => made.push_str("-_"),
-            other => made.push_str(&format!("-__{:x}_", u32::from(other))),
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '_' => result.push(letter),
+            '-' if letters.peek() != Some(&'_') => result.push_str("-_"),
+            other => result.push_str(&format!("-__{:x}_", u32::from(other))),
         }
     }
-    made
+    result
 }

@@ -7,7 +7,7 @@ use tidewire_node::MethodInfo;
 use tidewire_node::values::Value;
 
 use super::content::content;
-use super::tools::{Kind, find, said};
+use super::tools::{Kind, find, labels};
 use super::{Fault, INTERNAL, Request, WRONG_PARAMETERS};
 use crate::calls::{client, read_arguments};
 use crate::catalog::Service;
@@ -18,7 +18,7 @@ use crate::schema::{choices, text_arguments};
 const VALUES: usize = 100;
 
 pub(super) fn prompt(name: &str, service: &Service, method: &MethodInfo) -> Json {
-    let (title, description) = said(service, method);
+    let (title, description) = labels(service, method);
     let parameters = method.parameters["properties"].as_object().into_iter().flatten();
     let is_needed = |name: &str| method.parameters["required"].as_array().is_some_and(|all| all.contains(&name.into()));
     let arguments = parameters.map(|(name, schema)| {
@@ -37,14 +37,14 @@ pub(super) async fn get(request: &Request, params: &Json) -> Result<Result<Json,
     let name = params["name"].as_str().unwrap_or_default();
     let Some((service, method)) = find(&services, Kind::Prompt, name) else { return Ok(Err(unknown(name))) };
     let none = Map::new();
-    let given = params["arguments"].as_object().unwrap_or(&none);
+    let values = params["arguments"].as_object().unwrap_or(&none);
     let text = |value: &Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let texts = given.iter().map(|(name, value)| (Cow::Borrowed(name.as_str()), Cow::Owned(text(value))));
+    let texts = values.iter().map(|(name, value)| (Cow::Borrowed(name.as_str()), Cow::Owned(text(value))));
     let body = text_arguments(method, texts)?;
     let done = async {
-        let given = read_arguments(method, body.as_bytes())?;
+        let arguments = read_arguments(method, body.as_bytes())?;
         let client = client(&request.shared, &request.caller, service, method, &request.headers)?;
-        client.call(&method.name, &given).await.map_err(Problem::from)
+        client.call(&method.name, &arguments).await.map_err(Problem::from)
     };
     let result: Value = match done.await {
         Ok(result) => result,
@@ -58,7 +58,7 @@ pub(super) async fn get(request: &Request, params: &Json) -> Result<Result<Json,
         Value::List(all) | Value::Tuple(all) => all.iter().map(message).collect(),
         one => message(one).map(|one| vec![one]),
     };
-    Ok(all.map(|messages| json!({ "description": said(service, method).1, "messages": messages })).ok_or_else(|| {
+    Ok(all.map(|messages| json!({ "description": labels(service, method).1, "messages": messages })).ok_or_else(|| {
         let text = "the result is no message: return text, or a list of messages with role and content";
         Fault(INTERNAL, format!("{}.{}: {text}", service.info.name, method.name))
     }))

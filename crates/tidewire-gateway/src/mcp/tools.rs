@@ -109,11 +109,11 @@ fn name_of(service: &Service, method: &MethodInfo) -> String {
 }
 
 /// The title and the description of a tool or a prompt.
-pub(super) fn said(service: &Service, method: &MethodInfo) -> (String, String) {
+pub(super) fn labels(service: &Service, method: &MethodInfo) -> (String, String) {
     let title = format!("{}.{}", service.info.name, method.name);
     let description = match method.description.as_str() {
         "" => format!("Calls {title}. {}", service.info.description).trim_end().to_owned(),
-        said => said.to_owned(),
+        text => text.to_owned(),
     };
     (title, description)
 }
@@ -123,7 +123,7 @@ fn tool(name: &str, service: &Service, method: &MethodInfo) -> Json {
     if schema.get("type").is_none() {
         schema = json!({ "type": "object" });
     }
-    let (title, mut description) = said(service, method);
+    let (title, mut description) = labels(service, method);
     let is_command = service.command(&method.name).is_some();
     if is_command {
         description.push_str(" It is long work: the tool starts it, and returns its id.");
@@ -177,8 +177,8 @@ pub(super) async fn call(
     let Some(call) = call else {
         return Ok(Err(Fault(WRONG_PARAMETERS, "params: give the name of a tool, and arguments".to_owned())));
     };
-    if let Some(told) = commands::told(request, &call.name, call.arguments).await {
-        return Ok(Ok(told.map_or_else(|problem| failed(&problem), |state| content(state.to_string().into_bytes()))));
+    if let Some(result) = commands::call(request, &call.name, call.arguments).await {
+        return Ok(Ok(result.map_or_else(|problem| failed(&problem), |state| content(state.to_string().into_bytes()))));
     }
     let services = request.shared.catalog.services().await?;
     let Some((service, method)) = find(&services, Kind::Tool, &call.name) else {
@@ -186,8 +186,8 @@ pub(super) async fn call(
         return Ok(Err(Fault(WRONG_PARAMETERS, text)));
     };
     let body = call.arguments.map_or("", RawValue::get).as_bytes();
-    let given = match read_arguments(method, body) {
-        Ok(given) => given,
+    let arguments = match read_arguments(method, body) {
+        Ok(arguments) => arguments,
         Err(wrong) => return Ok(Err(Fault(WRONG_PARAMETERS, format!("arguments: {}", wrong.detail())))),
     };
     let done = match client(&request.shared, &request.caller, service, method, &request.headers) {
@@ -195,10 +195,10 @@ pub(super) async fn call(
             commands::run(request, service, method, body, reports).await.map(|json| (json, None))
         }
         Ok(client) if method.stream => {
-            collected(client.stream(&method.name, &given), reports).await.map(|json| (json, None))
+            collected(client.stream(&method.name, &arguments), reports).await.map(|json| (json, None))
         }
         Ok(client) => {
-            let done = client.call(&method.name, &given).await.map_err(Problem::from);
+            let done = client.call(&method.name, &arguments).await.map_err(Problem::from);
             done.map(|value: Value| (to_json(&value), contents(&value)))
         }
         Err(problem) => Err(problem),

@@ -101,7 +101,7 @@ impl Drop for Task {
 impl Updates {
     /// Notifies of these resources from now on, and of no others.
     pub fn follow(&mut self, request: &Request, resources: Vec<(String, u64)>, out: &mpsc::Sender<Json>, meta: &Json) {
-        self.0.retain(|uri, _| resources.iter().any(|(wanted, _)| wanted == uri));
+        self.0.retain(|uri, _| resources.iter().any(|(other, _)| other == uri));
         for (uri, last) in resources {
             let (request, out) = (request.clone(), out.clone());
             let update = notification("resources/updated", json!({ "uri": uri, "_meta": meta }));

@@ -16,7 +16,7 @@ use super::{Served, TIMEOUT};
 use crate::problem::Problem;
 use crate::shared::Shared;
 
-/// Most nodes that are asked, and how many at once.
+/// Most nodes that are queried, and how many at once.
 const NODES_MAX: usize = 1_000;
 const AT_ONCE: usize = 16;
 /// Most nodes that an error names.
@@ -112,11 +112,11 @@ const SILENT: Series = Series("tidewire_nodes_silent", "gauge", "Nodes whose sta
 /// Adds the series of all nodes that allow inspection.
 pub(super) async fn add(shared: &Shared, served: Served<'_>, samples: &mut Samples) -> Option<()> {
     let Some(inspection) = served? else { return Some(()) };
-    let asked = inspection.details.clone().into_iter().take(NODES_MAX).map(|instance| async move {
+    let requests = inspection.details.clone().into_iter().take(NODES_MAX).map(|instance| async move {
         let client = shared.node.client(INSPECTION).instance(&instance.id).timeout(TIMEOUT);
         (instance.node, client.call::<Value>("statistics", &()).await)
     });
-    let mut answers = stream::iter(asked).buffer_unordered(AT_ONCE);
+    let mut answers = stream::iter(requests).buffer_unordered(AT_ONCE);
     samples.add(SILENT, &[], 0.0);
     while let Some((node, answer)) = answers.next().await {
         match answer {

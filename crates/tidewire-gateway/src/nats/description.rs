@@ -33,7 +33,7 @@ pub(super) fn answer(
     counts: impl FnOnce() -> BTreeMap<String, Counted>,
 ) -> Option<Value> {
     let detail = info.details.first().cloned().unwrap_or_default();
-    let mut said = json!({
+    let mut answer = json!({
         "type": format!("io.nats.micro.v1.{}_response", verb.to_ascii_lowercase()),
         "name": info.name,
         "id": id,
@@ -41,21 +41,21 @@ pub(super) fn answer(
         "metadata": detail.metadata,
     });
     let endpoints: Vec<Value> = match verb {
-        "PING" => return Some(said),
+        "PING" => return Some(answer),
         "INFO" => {
-            said["description"] = info.description.as_str().into();
+            answer["description"] = info.description.as_str().into();
             info.methods.iter().map(|method| endpoint(info, method)).collect()
         }
         "STATS" => {
-            said["started"] = started.into();
+            answer["started"] = started.into();
             let counts = counts();
             let of = |method: &MethodInfo| counts.get(&method.name).cloned().unwrap_or_default();
             info.methods.iter().map(|method| counted(info, method, &of(method))).collect()
         }
         _ => return None,
     };
-    said["endpoints"] = endpoints.into();
-    Some(said)
+    answer["endpoints"] = endpoints.into();
+    Some(answer)
 }
 
 /// An endpoint, with the description of its method as metadata texts.

@@ -100,9 +100,9 @@ impl Serving {
         if let Some(query) = message.subject.strip_prefix("$SRV.") {
             let verb = query.split('.').next().unwrap_or_default();
             let counts = || self.counts.lock().clone();
-            let said = description::answer(verb, &self.info, &self.id, &self.started, counts);
-            if let (Some(said), Some(reply)) = (said, message.reply) {
-                drop(self.shared.client.publish(reply, said.to_string().into()).await);
+            let answer = description::answer(verb, &self.info, &self.id, &self.started, counts);
+            if let (Some(answer), Some(reply)) = (answer, message.reply) {
+                drop(self.shared.client.publish(reply, answer.to_string().into()).await);
             }
             return;
         }

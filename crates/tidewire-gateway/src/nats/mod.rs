@@ -138,11 +138,11 @@ impl HubRequests {
         }
         let log = Arc::clone(&self.log);
         let thread = thread::Builder::new().name("tidewire-nats-gateway".to_owned());
-        let begun = thread.spawn(move || {
+        let spawned = thread.spawn(move || {
             tidewire_sync::leave_signals();
             self.run();
         });
-        if let Err(error) = begun {
+        if let Err(error) = spawned {
             log(&format!("plain clients of NATS can't call: no thread can be started: {error}"));
         }
     }
@@ -174,11 +174,11 @@ impl HubRequests {
             Err(error) => return failed(&error),
         };
         let log = Arc::clone(&self.log);
-        let said = move |what: &str, is_refused: bool| match is_refused {
+        let report = move |what: &str, is_refused: bool| match is_refused {
             true => log(&format!("{what}: let this user subscribe to $SRV.>, svc.> and its subjects, and publish")),
             false => log(what),
         };
-        let client = match runtime.block_on(self.settings.client(said)) {
+        let client = match runtime.block_on(self.settings.client(report)) {
             Ok(client) => client,
             Err(error) => return failed(&error),
         };

@@ -59,9 +59,9 @@ impl SharedSubjects {
         }
         loop {
             changes.mark_unchanged();
-            let wanted = self.wanted();
-            open.retain(|key, _| wanted.contains_key(key));
-            for (key, queue) in wanted.into_iter().filter(|(key, _)| !open.contains_key(key)).collect::<Vec<_>>() {
+            let required = self.required();
+            open.retain(|key, _| required.contains_key(key));
+            for (key, queue) in required.into_iter().filter(|(key, _)| !open.contains_key(key)).collect::<Vec<_>>() {
                 match self.read(&key, queue).await {
                     Ok(task) => drop(open.insert(key, task)),
                     Err(error) => self.dropped(&key.1, &error),
@@ -89,14 +89,14 @@ impl SharedSubjects {
     }
 
     /// Subscriptions at the servers that the hub needs now, with their queue groups.
-    fn wanted(&self) -> BTreeMap<Key, String> {
+    fn required(&self) -> BTreeMap<Key, String> {
         let all = self.settings.subjects().iter().map(|pattern| ((0, pattern.as_str().to_owned()), String::new()));
-        let mut wanted: BTreeMap<Key, String> = all.collect();
+        let mut required: BTreeMap<Key, String> = all.collect();
         for one in self.hub.interests().into_iter().filter(|one| !one.queue.is_empty()) {
             let common = self.settings.subjects().iter().filter_map(|pattern| common(pattern.as_str(), &one.pattern));
-            wanted.extend(common.map(|pattern| ((one.key.serial(), pattern), one.queue.clone())));
+            required.extend(common.map(|pattern| ((one.key.serial(), pattern), one.queue.clone())));
         }
-        wanted
+        required
     }
 
     async fn read(

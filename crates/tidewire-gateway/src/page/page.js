@@ -16,20 +16,20 @@ const headers = () => {
 async function load() {
   const place = byId("services");
   const answer = await fetch("/openapi.json", { headers: headers() });
-  const told = await answer.json();
+  const api = await answer.json();
   if (!answer.ok) {
-    const problem = make("p", told.detail);
+    const problem = make("p", api.detail);
     problem.className = "problem";
     place.replaceChildren(problem);
     return;
   }
-  byId("title").textContent = told.info.title;
-  const sections = told.tags.map((tag) => section(told, tag)).filter(Boolean);
+  byId("title").textContent = api.info.title;
+  const sections = api.tags.map((tag) => section(api, tag)).filter(Boolean);
   place.replaceChildren(...(sections.length ? sections : [make("p", "No public services now.")]));
 }
 
-function section(told, tag) {
-  const own = Object.entries(told.paths).filter(([name, path]) => !name.includes("{") && path.post.tags[0] === tag.name);
+function section(api, tag) {
+  const own = Object.entries(api.paths).filter(([name, path]) => !name.includes("{") && path.post.tags[0] === tag.name);
   if (!own.length) return null;
   return make("section", "", [make("h2", tag.name), make("p", tag.description), ...own.map(([path, { post }]) => method(path, post))]);
 }
@@ -66,10 +66,10 @@ function fileInput(name) {
 
 /** The arguments as a form; the files are last. */
 function form(text, files) {
-  const made = new FormData();
-  for (const [name, value] of Object.entries(JSON.parse(text))) made.append(name, typeof value === "string" ? value : JSON.stringify(value));
-  for (const input of files) if (input.files[0]) made.append(input.name, input.files[0]);
-  return made;
+  const data = new FormData();
+  for (const [name, value] of Object.entries(JSON.parse(text))) data.append(name, typeof value === "string" ? value : JSON.stringify(value));
+  for (const input of files) if (input.files[0]) data.append(input.name, input.files[0]);
+  return data;
 }
 
 function example(schema) {

@@ -83,8 +83,8 @@ impl Check<'_> {
         if let Some(all) = alternatives(schema) {
             return self.alternatives(all, value, at, depth);
         }
-        if let Some(wanted) = wanted(schema, value) {
-            return self.fault(at.to_owned(), format!("{} is not allowed: give {wanted}", short(value)));
+        if let Some(expected) = expected(schema, value) {
+            return self.fault(at.to_owned(), format!("{} is not allowed: give {expected}", short(value)));
         }
         match value {
             Json::Array(items) => {
@@ -139,7 +139,7 @@ impl Check<'_> {
 }
 
 /// The values that are allowed in place of this one; None if it fits, but for its parts.
-fn wanted(schema: &Json, value: &Json) -> Option<String> {
+fn expected(schema: &Json, value: &Json) -> Option<String> {
     if let Some(allowed) = schema.get("enum").and_then(Json::as_array) {
         return (!allowed.contains(value)).then(|| described(schema));
     }

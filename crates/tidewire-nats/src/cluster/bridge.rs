@@ -96,7 +96,7 @@ pub(super) async fn begin(
         payload_bytes: options.payload_bytes,
         ..Presence::new(options.number, &options.name)
     };
-    let (begun, answer) = oneshot::channel();
+    let (ready, answer) = oneshot::channel();
     let work = Arc::new(PeerCommands::default());
     let commands = Arc::downgrade(&work);
     if !hub.take_bridge() {
@@ -119,7 +119,7 @@ pub(super) async fn begin(
         touched: BTreeSet::new(),
         interests: Vec::new(),
         log,
-        beginning: Some((begun, now + READY_MAX)),
+        beginning: Some((ready, now + READY_MAX)),
         returning: None,
         quiet_from: now + QUIET,
         alone: false,
@@ -155,7 +155,7 @@ impl Cluster {
                 () = closes, if ends.is_none() => ends = Some(Instant::now() + GOODBYE),
                 () = turns => self.turned().await,
                 message = self.at.presence.next() => match message {
-                    Some(message) => self.heard_of(&message).await,
+                    Some(message) => self.receive_presence(&message).await,
                     None => break,
                 },
                 message = self.at.mine.next() => match message {
@@ -188,50 +188,50 @@ impl Cluster {
         let mut next = Some(first);
         for _ in 0..TURN {
             let Some(message) = next else { return };
-            self.heard(message).await;
+            self.receive(message).await;
             next = self.at.mine.next().now_or_never().flatten();
         }
         if let Some(message) = next {
-            self.heard(message).await;
+            self.receive(message).await;
         }
     }
 
     // Messages to this node
 
-    async fn heard(&mut self, message: Message) {
+    async fn receive(&mut self, message: Message) {
         if message.status == Some(StatusCode::NO_RESPONDERS) {
-            return self.nobody_there(&message.subject).await;
+            return self.report_missing(&message.subject).await;
         }
-        let Some((said, rest)) = Envelope::read(&message.payload) else { return };
-        let number = said.from;
-        if said.what == What::Close && said.own == 0 {
+        let Some((envelope, rest)) = Envelope::read(&message.payload) else { return };
+        let number = envelope.from;
+        if envelope.what == What::Close && envelope.own == 0 {
             return self.name_is_taken(rest);
         }
-        if said.what == What::Open {
+        if envelope.what == What::Open {
             let Some(about) = Presence::read(rest).filter(|about| about.number == number) else { return };
             self.meet(about);
         }
         let Some(peer) = self.peers.get_mut(&number) else { return };
-        peer.hear(Instant::now());
+        peer.mark_alive(Instant::now());
         self.touched.insert(number);
-        let mut heard = peer.session.heard(&said, rest.len());
-        if heard == Received::Broken {
+        let mut received = peer.session.receive(&envelope, rest.len());
+        if received == Received::Broken {
             self.restart(number, "something that it said was lost, or it begins anew").await;
-            if said.what != What::Open {
+            if envelope.what != What::Open {
                 return;
             }
             let Some(peer) = self.peers.get_mut(&number) else { return };
-            heard = peer.session.heard(&said, rest.len());
+            received = peer.session.receive(&envelope, rest.len());
         }
-        match heard {
+        match received {
             Received::Nothing | Received::Broken => {}
             Received::Answer => self.open(number).await,
-            Received::Asked => self.say(number, What::Ack).await,
-            Received::Begun => self.begun(number).await,
+            Received::Asked => self.send_control(number, What::Ack).await,
+            Received::Begun => self.attach(number).await,
             Received::Closed => self.forget(number, &String::from_utf8_lossy(rest)),
             Received::Frames { begun } => {
                 if begun {
-                    self.begun(number).await;
+                    self.attach(number).await;
                 }
                 self.frames(number, &message.subject, rest).await;
             }
@@ -250,20 +250,20 @@ impl Cluster {
                 return self.restart(number, why).await;
             }
         };
-        for key in checked.refused.iter().filter_map(|id| peer.said_as(*id)) {
+        for key in checked.refused.iter().filter_map(|id| peer.subscription_of(*id)) {
             if let Some(one) = self.interests.iter().find(|one| one.key == key) {
                 let (name, pattern) = (&peer.about.name, &one.pattern);
                 (self.log)(&format!("node {name:?} does not take {pattern:?} in: another node has it"), true);
             }
         }
-        peer.write(&checked.with_routes(frames, |id| peer.said_as(id).map_or(NOBODY, InterestKey::serial)));
+        peer.write(&checked.with_routes(frames, |id| peer.subscription_of(id).map_or(NOBODY, InterestKey::serial)));
         if peer.session.owes_ack() {
-            self.say(number, What::Ack).await;
+            self.send_control(number, What::Ack).await;
         }
     }
 
     /// Handles the server's report of a missing receiver.
-    async fn nobody_there(&mut self, subject: &str) {
+    async fn report_missing(&mut self, subject: &str) {
         let Some(rest) = subject.strip_prefix(&*self.mine).and_then(|rest| rest.strip_prefix('.')) else { return };
         let mut tokens = rest.split('.');
         match (tokens.next(), tokens.next().map(str::parse::<u32>), tokens.next().map(str::parse::<u64>)) {
@@ -285,34 +285,35 @@ impl Cluster {
 
     // Presence of other nodes
 
-    async fn heard_of(&mut self, message: &Message) {
+    async fn receive_presence(&mut self, message: &Message) {
         let Some(about) = Presence::read(&message.payload) else { return };
         if about.number == self.me.number {
             return self.number_is_taken(&about).await;
         }
-        let (number, says) = (about.number, about.says);
-        if says == PresenceKind::Gone {
+        let (number, kind) = (about.number, about.says);
+        if kind == PresenceKind::Gone {
             return self.suspect(number).await;
         }
         let is_new = !self.peers.contains_key(&number);
-        if is_new && says == PresenceKind::Here {
+        if is_new && kind == PresenceKind::Here {
             // A split cluster has healed: nodes there don't know this one.
             self.beats = 0;
         }
-        if says == PresenceKind::Hello && about.name == self.me.name && self.me.is_before(&about) {
+        if kind == PresenceKind::Hello && about.name == self.me.name && self.me.is_before(&about) {
             let mut payload = Vec::new();
-            let said = Envelope { what: What::Close, from: self.me.number, own: 0, other: 0, sequence: 0, taken: 0 };
-            said.put(&mut payload);
+            let envelope =
+                Envelope { what: What::Close, from: self.me.number, own: 0, other: 0, sequence: 0, taken: 0 };
+            envelope.put(&mut payload);
             payload.extend_from_slice(b"a node of this name is in the cluster");
             self.publish(OutgoingCall { subject: format!("tw.node.{number}.session"), payload: payload.into() }, None)
                 .await;
         }
         self.meet(about);
-        if is_new || says == PresenceKind::Hello {
+        if is_new || kind == PresenceKind::Hello {
             self.open(number).await;
         }
         if let Some(peer) = self.peers.get_mut(&number) {
-            peer.hear(Instant::now());
+            peer.mark_alive(Instant::now());
         }
     }
 
@@ -338,7 +339,7 @@ impl Cluster {
     }
 
     /// A session has begun: the hub attaches the node, unless another one has its name.
-    async fn begun(&mut self, number: u32) {
+    async fn attach(&mut self, number: u32) {
         let Some(about) = self.peers.get(&number).map(|peer| peer.about.clone()) else { return };
         let name = about.name.clone();
         let holds = |(other, peer): (&u32, &Peer)| *other != number && peer.is_attached() && peer.about.name == name;
@@ -361,14 +362,14 @@ impl Cluster {
             }
             if let Some(holder) = holder {
                 // The holder of the name may have died, and this node may be its replacement.
-                self.say(holder, What::Ask).await;
+                self.send_control(holder, What::Ask).await;
             }
             return;
         }
         let Some(peer) = self.peers.get_mut(&number) else { return };
         peer.refused_until = None;
         peer.attach(&self.hub, &self.work, self.at.frame_max);
-        peer.tell(&self.interests);
+        peer.announce(&self.interests);
         if let Some(first) = peer.next_message(true) {
             let away = self.away(number);
             self.publish(first, away).await;
@@ -418,11 +419,11 @@ impl Cluster {
         }
         if now.is_up {
             (self.log)(&format!("{}: connected again", self.at.place), false);
-            let heard = Instant::now();
-            self.peers.values_mut().for_each(|peer| peer.hear(heard));
+            let now = Instant::now();
+            self.peers.values_mut().for_each(|peer| peer.mark_alive(now));
             // Those that do not come back are forgotten after their silence.
-            let until = heard + silence(self.me.heartbeat_ms);
-            (self.alone, self.quiet_from, self.returning) = (false, heard + QUIET, Some(until));
+            let until = now + silence(self.me.heartbeat_ms);
+            (self.alone, self.quiet_from, self.returning) = (false, now + QUIET, Some(until));
             self.say_hello().await;
         }
     }
@@ -441,7 +442,7 @@ impl Cluster {
         if interests != self.interests {
             self.interests = interests;
             for (number, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.is_attached()) {
-                peer.tell(&self.interests);
+                peer.announce(&self.interests);
                 self.touched.insert(*number);
             }
         }
@@ -476,14 +477,14 @@ impl Cluster {
     async fn open(&mut self, number: u32) {
         let about = self.me.written(PresenceKind::Here);
         let Some(peer) = self.peers.get_mut(&number) else { return };
-        let message = peer.word(What::Open, &about);
+        let message = peer.control_message(What::Open, &about);
         let away = self.away(number);
         self.publish(message, away).await;
     }
 
-    async fn say(&mut self, number: u32, what: What) {
+    async fn send_control(&mut self, number: u32, what: What) {
         let Some(peer) = self.peers.get_mut(&number) else { return };
-        let message = peer.word(what, &[]);
+        let message = peer.control_message(what, &[]);
         let away = self.away(number);
         self.publish(message, away).await;
     }
@@ -506,7 +507,7 @@ impl Cluster {
         let numbers: Vec<u32> = self.peers.keys().copied().collect();
         for number in numbers {
             let Some(peer) = self.peers.get_mut(&number) else { continue };
-            let message = peer.word(What::Close, &[]);
+            let message = peer.control_message(What::Close, &[]);
             self.publish(message, None).await;
         }
         self.peers.clear();
@@ -561,9 +562,9 @@ impl Cluster {
             self.at.known.store(self.losses, Ordering::Release);
             self.hub.set_lost(None);
         }
-        if let Some((begun, _)) = self.beginning.take() {
+        if let Some((ready, _)) = self.beginning.take() {
             (self.me.since_us, self.beats) = (now_us(), 0);
-            drop(begun.send(Ok(())));
+            drop(ready.send(Ok(())));
         }
     }
 }

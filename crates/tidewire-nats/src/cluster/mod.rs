@@ -126,13 +126,13 @@ impl Bridge {
         let runtime = hub.runtime().clone();
         let place = settings.shown();
         let (closing, is_closing) = watch::channel(false);
-        let (said, closed) = sync_channel(1);
+        let (closed_sender, closed) = sync_channel(1);
         let of = hub.clone();
         let opened = runtime.block_on(async move {
             let connected = connection::connect(&settings, &options).await?;
             let (status, known) = (connected.status.clone(), Arc::clone(&connected.known));
-            let begun = bridge::begin(of, connected, options, Arc::new(log), is_closing, said).await?;
-            begun.await.unwrap_or_else(|_| Err(BridgeError::new(ErrorCode::LinkLost, "the bridge has ended")))?;
+            let ready = bridge::begin(of, connected, options, Arc::new(log), is_closing, closed_sender).await?;
+            ready.await.unwrap_or_else(|_| Err(BridgeError::new(ErrorCode::LinkLost, "the bridge has ended")))?;
             Ok((status, known))
         });
         match opened {

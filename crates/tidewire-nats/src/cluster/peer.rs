@@ -12,7 +12,7 @@ use tidewire_sync::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::envelope::{self, Envelope, What};
+use super::envelope::{self, What};
 use super::presence::Presence;
 use super::session::Session;
 
@@ -97,9 +97,9 @@ struct PeerLink {
 pub(super) struct Peer {
     pub about: Presence,
     pub session: Session,
-    /// When it was heard last.
-    pub heard: Instant,
-    /// It is gone if nothing is heard of it until then.
+    /// When its last message arrived.
+    pub last_seen: Instant,
+    /// The node is gone unless a message of it arrives until then.
     pub suspected_until: Option<Instant>,
     /// The hub here has closed its link, or does not take it in; until then it is not tried again.
     pub refused_until: Option<Instant>,
@@ -108,9 +108,9 @@ pub(super) struct Peer {
     /// True once it has announced its subscriptions.
     pub announced: bool,
     pub to: String,
-    standing: Option<PeerLink>,
+    link: Option<PeerLink>,
     /// Subscriptions announced to the other side, with their ids.
-    said: BTreeMap<InterestKey, u64>,
+    ids: BTreeMap<InterestKey, u64>,
     keys: BTreeMap<u64, InterestKey>,
     free: Vec<u32>,
     next_slot: u32,
@@ -133,14 +133,14 @@ impl Peer {
         let to = format!("tw.node.{}", about.number);
         Self {
             session: Session::new(me, token),
-            heard: now,
+            last_seen: now,
             suspected_until: None,
             refused_until: None,
             is_second: false,
             announced: false,
             to,
-            standing: None,
-            said: BTreeMap::new(),
+            link: None,
+            ids: BTreeMap::new(),
             keys: BTreeMap::new(),
             free: Vec::new(),
             next_slot: 0,
@@ -154,13 +154,13 @@ impl Peer {
 
     /// Ends the session with its open calls; another one can begin.
     pub fn reset(&mut self, me: u32, token: u64) {
-        let (about, heard) = (self.about.clone(), self.heard);
+        let (about, last_seen) = (self.about.clone(), self.last_seen);
         let (refused_until, is_second) = (self.refused_until, self.is_second);
-        *self = Self { refused_until, is_second, ..Self::new(about, me, token, heard) };
+        *self = Self { refused_until, is_second, ..Self::new(about, me, token, last_seen) };
     }
 
     pub fn is_attached(&self) -> bool {
-        self.standing.is_some()
+        self.link.is_some()
     }
 
     /// Attaches the node to the hub, once its session has begun.
@@ -170,7 +170,7 @@ impl Peer {
         let weak: Weak<dyn LocalFrameSink> = Arc::downgrade(&(Arc::clone(&feed) as Arc<dyn LocalFrameSink>));
         let end = hub.attach_remote(number, weak);
         end.write(&self.hello(frame_max));
-        self.standing = Some(PeerLink { end, feed });
+        self.link = Some(PeerLink { end, feed });
     }
 
     /// HELLO frame of the node to the hub. The node uses half of the exchanges that it lets others
@@ -180,14 +180,14 @@ impl Peer {
         let mut fields = Vec::new();
         let mut out = FieldsWriter::new(&mut fields);
         let frame_bytes = about.frame_bytes.min(frame_max as u64);
-        let said = [
+        let settings = [
             ("name", about.name.clone()),
             ("in-flight", (about.in_flight / 2).to_string()),
             ("frame-bytes", frame_bytes.to_string()),
             ("payload-bytes", about.payload_bytes.to_string()),
             ("heartbeat-ms", about.heartbeat_ms.to_string()),
         ];
-        for (name, text) in said {
+        for (name, text) in settings {
             // A name is at most 255 bytes.
             drop(out.add(name, text.as_bytes()));
         }
@@ -198,14 +198,14 @@ impl Peer {
 
     /// Passes the frames of the node to the hub.
     pub fn write(&self, frames: &[u8]) {
-        if let Some(standing) = &self.standing {
-            standing.end.write(frames);
+        if let Some(link) = &self.link {
+            link.end.write(frames);
         }
     }
 
     /// Notes that it is there.
-    pub fn hear(&mut self, now: Instant) {
-        (self.heard, self.suspected_until) = (now, None);
+    pub fn mark_alive(&mut self, now: Instant) {
+        (self.last_seen, self.suspected_until) = (now, None);
     }
 
     /// True if an Ack is due at this beat: it shows the loss of the last frames.
@@ -216,38 +216,38 @@ impl Peer {
 
     /// Why the hub has ended the link, if it has.
     pub fn ended(&self) -> Option<String> {
-        self.standing.as_ref()?.feed.waits.lock().ended.take()
+        self.link.as_ref()?.feed.waits.lock().ended.take()
     }
 
     /// Calls that the node has not answered.
     pub fn open_calls(&self) -> usize {
-        self.standing.as_ref().map_or(0, |standing| standing.end.open_calls())
+        self.link.as_ref().map_or(0, |link| link.end.open_calls())
     }
 
-    /// Which subscription of this side the other one knows by an id.
-    pub fn said_as(&self, id: u64) -> Option<InterestKey> {
+    /// The announced subscription of this side with an id.
+    pub fn subscription_of(&self, id: u64) -> Option<InterestKey> {
         self.keys.get(&id).copied()
     }
 
     /// Announces the current subscriptions of this node.
-    pub fn tell(&mut self, interests: &[SubscriptionInterest]) {
+    pub fn announce(&mut self, interests: &[SubscriptionInterest]) {
         let keys: BTreeSet<_> = interests.iter().map(|interest| interest.key).collect();
-        let gone: Vec<_> = self.said.keys().filter(|key| !keys.contains(key)).copied().collect();
-        for key in gone {
-            let Some(id) = self.said.remove(&key) else { continue };
+        let removed: Vec<_> = self.ids.keys().filter(|key| !keys.contains(key)).copied().collect();
+        for key in removed {
+            let Some(id) = self.ids.remove(&key) else { continue };
             self.keys.remove(&id);
             self.free.push(id as u32);
             drop(wire::write(&mut self.queue, Kind::Unsubscribe, Flags::NORMAL, id, |_| Ok(()), &[]));
         }
         for interest in interests {
-            if self.said.contains_key(&interest.key) {
+            if self.ids.contains_key(&interest.key) {
                 continue;
             }
             let Some(id) = self.next_id() else { return };
             let head = SubscribeHead { queue: &interest.queue, pattern: &interest.pattern };
             let flags = Flags::NORMAL.with_again(interest.listens);
             drop(wire::write(&mut self.queue, Kind::Subscribe, flags, id, |out| head.put(out), &interest.says));
-            self.said.insert(interest.key, id);
+            self.ids.insert(interest.key, id);
             self.keys.insert(id, interest.key);
         }
     }
@@ -269,8 +269,7 @@ impl Peer {
 
     /// True if frames wait to be sent.
     pub fn waits(&self) -> bool {
-        self.at < self.queue.len()
-            || self.standing.as_ref().is_some_and(|standing| !standing.feed.waits.lock().frames.is_empty())
+        self.at < self.queue.len() || self.link.as_ref().is_some_and(|link| !link.feed.waits.lock().frames.is_empty())
     }
 
     /// The next message with frames, if there are some and they may be sent. `first` is sent
@@ -280,17 +279,17 @@ impl Peer {
             return None;
         }
         let mut resumes = false;
-        let standing = self.standing.as_ref()?;
+        let link = self.link.as_ref()?;
         if self.at >= self.queue.len() {
             self.queue.clear();
             self.at = 0;
-            let mut waits = standing.feed.waits.lock();
+            let mut waits = link.feed.waits.lock();
             std::mem::swap(&mut self.queue, &mut waits.frames);
             resumes = std::mem::take(&mut waits.paused);
         }
         let message = self.message(first);
-        if resumes && let Some(standing) = &self.standing {
-            standing.end.resume();
+        if resumes && let Some(link) = &self.link {
+            link.end.resume();
         }
         message
     }
@@ -319,16 +318,16 @@ impl Peer {
         }
         self.unconfirmed = UNCONFIRMED;
         let mut head = Vec::with_capacity(envelope::BYTES);
-        self.session.say(What::Frames, payload.len() - envelope::BYTES).put(&mut head);
+        self.session.next_envelope(What::Frames, payload.len() - envelope::BYTES).put(&mut head);
         payload[..envelope::BYTES].copy_from_slice(&head);
         Some(OutgoingCall { subject, payload: payload.into() })
     }
 
     /// A message without frames, with a text behind its envelope.
-    pub fn word(&mut self, what: What, text: &[u8]) -> OutgoingCall {
-        let said: Envelope = self.session.say(what, 0);
+    pub fn control_message(&mut self, what: What, text: &[u8]) -> OutgoingCall {
+        let envelope = self.session.next_envelope(what, 0);
         let mut payload = Vec::with_capacity(envelope::BYTES + text.len());
-        said.put(&mut payload);
+        envelope.put(&mut payload);
         payload.extend_from_slice(text);
         OutgoingCall { subject: format!("{}.session", self.to), payload: payload.into() }
     }

@@ -68,17 +68,17 @@ impl Presence {
         if bytes.len() > BYTES_MAX {
             return None;
         }
-        let said: Self = serde_json::from_slice(bytes).ok()?;
+        let presence: Self = serde_json::from_slice(bytes).ok()?;
         let within = |limit: limits::Limit, value: u64| (limit.min..=limit.max).contains(&value);
-        let is_named = !said.name.is_empty() && said.name.len() as u64 <= limits::NAME_BYTES.default;
-        let fits = said.tidewire == VERSION
-            && said.number != 0
+        let is_named = !presence.name.is_empty() && presence.name.len() as u64 <= limits::NAME_BYTES.default;
+        let fits = presence.tidewire == VERSION
+            && presence.number != 0
             && is_named
-            && within(limits::LINK_HEARTBEAT_MS, said.heartbeat_ms)
-            && within(limits::LINK_IN_FLIGHT, said.in_flight)
-            && within(limits::LINK_FRAME_BYTES, said.frame_bytes)
-            && within(limits::PAYLOAD_BYTES, said.payload_bytes);
-        fits.then_some(said)
+            && within(limits::LINK_HEARTBEAT_MS, presence.heartbeat_ms)
+            && within(limits::LINK_IN_FLIGHT, presence.in_flight)
+            && within(limits::LINK_FRAME_BYTES, presence.frame_bytes)
+            && within(limits::PAYLOAD_BYTES, presence.payload_bytes);
+        fits.then_some(presence)
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) enum Received {
 }
 
 impl Session {
-    /// A side that has not heard of the other one.
+    /// A side before the first message of the other one.
     pub fn new(me: u32, token: u64) -> Self {
         Self { me, own: token, ..Self::default() }
     }
@@ -61,7 +61,7 @@ impl Session {
     }
 
     /// The envelope of the next message. Frames count.
-    pub fn say(&mut self, what: What, frame_bytes: usize) -> Envelope {
+    pub fn next_envelope(&mut self, what: What, frame_bytes: usize) -> Envelope {
         if what == What::Frames {
             self.sent += 1;
             self.sent_bytes += frame_bytes as u64;
@@ -81,41 +81,41 @@ impl Session {
         self.open && self.taken_bytes - self.reported_bytes >= WINDOW / 4
     }
 
-    /// Takes a message of the other side, with so many bytes behind the envelope.
-    pub fn heard(&mut self, said: &Envelope, bytes: usize) -> Received {
-        if said.what == What::Open {
-            return self.opened(said);
+    /// Processes a message of the other side, with so many bytes behind the envelope.
+    pub fn receive(&mut self, envelope: &Envelope, bytes: usize) -> Received {
+        if envelope.what == What::Open {
+            return self.receive_open(envelope);
         }
-        if self.theirs != Some(said.own) || said.other != self.own {
+        if self.theirs != Some(envelope.own) || envelope.other != self.own {
             return Received::Nothing;
         }
-        let begun = !std::mem::replace(&mut self.open, true);
-        let expected = self.received + u64::from(said.what == What::Frames);
-        if said.sequence != expected || said.taken > self.sent_bytes || said.taken < self.acked_bytes {
+        let is_new = !std::mem::replace(&mut self.open, true);
+        let expected = self.received + u64::from(envelope.what == What::Frames);
+        if envelope.sequence != expected || envelope.taken > self.sent_bytes || envelope.taken < self.acked_bytes {
             return Received::Broken;
         }
-        self.acked_bytes = said.taken;
-        match said.what {
+        self.acked_bytes = envelope.taken;
+        match envelope.what {
             What::Frames => {
                 self.received += 1;
                 self.taken_bytes += bytes as u64;
-                Received::Frames { begun }
+                Received::Frames { begun: is_new }
             }
             What::Ask => Received::Asked,
             What::Close => Received::Closed,
-            What::Ack | What::Open if begun => Received::Begun,
+            What::Ack | What::Open if is_new => Received::Begun,
             What::Ack | What::Open => Received::Nothing,
         }
     }
 
-    fn opened(&mut self, said: &Envelope) -> Received {
+    fn receive_open(&mut self, envelope: &Envelope) -> Received {
         // Before it is open, no message carries these tokens: the session continues with the other
         // side's new token. If both sides restarted for each other, they would never end.
-        if self.open && self.theirs != Some(said.own) {
+        if self.open && self.theirs != Some(envelope.own) {
             return Received::Broken;
         }
-        self.theirs = Some(said.own);
-        if said.other != self.own {
+        self.theirs = Some(envelope.own);
+        if envelope.other != self.own {
             return Received::Answer;
         }
         if std::mem::replace(&mut self.open, true) { Received::Nothing } else { Received::Begun }

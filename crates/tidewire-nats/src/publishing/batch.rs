@@ -96,9 +96,9 @@ impl Batch<'_> {
             Ok(()) = lost.changed() => Err(self.connection.away("the connection was lost")),
         };
         let answer = answer.map_err(|error| self.unsure(&error))?;
-        let said = AckReply::read(self.connection, &answer.payload)?;
-        match &said.error {
-            None => said.of_stream(self.connection, self.stream, message.subject.as_str()).map(Some),
+        let ack = AckReply::read(self.connection, &answer.payload)?;
+        match &ack.error {
+            None => ack.of_stream(self.connection, self.stream, message.subject.as_str()).map(Some),
             Some(refusal) if [CONTAINS_DUPLICATE, DUPLICATE_CONFLICT].contains(&refusal.err_code) => Ok(None),
             Some(refusal) if TRY_AGAIN.contains(&refusal.err_code) => {
                 let words = format!("the batch was not stored ({}): publish it again", refusal.description);

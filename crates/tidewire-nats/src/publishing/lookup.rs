@@ -34,9 +34,9 @@ pub(crate) async fn sequence_of(
     headers.insert("Nats-Rollup", "lookup");
     loop {
         let answer = connection.request(subject.to_owned(), Some(headers.clone()), Bytes::new(), until).await?;
-        let said = AckReply::read(connection, &answer.payload)?;
-        match &said.error {
-            None if said.duplicate => return said.of_stream(connection, stream, subject).map(Some),
+        let ack = AckReply::read(connection, &answer.payload)?;
+        match &ack.error {
+            None if ack.duplicate => return ack.of_stream(connection, stream, subject).map(Some),
             None => {
                 let words = "a lookup of an id was stored: look which service takes the stream's subjects";
                 return Err(connection.error(HomeErrorKind::Foreign, words));

@@ -50,7 +50,7 @@ pub(crate) struct Task {
     acks: Subscriber,
     inbox: String,
     lost: watch::Receiver<u64>,
-    begun: Begun,
+    calls: Begun,
     in_flight: InFlight,
     again: VecDeque<Sent>,
     current: Option<Current>,
@@ -94,7 +94,7 @@ impl Task {
             acks,
             inbox,
             lost,
-            begun: Begun::default(),
+            calls: Begun::default(),
             in_flight: InFlight::default(),
             again: VecDeque::new(),
             current: None,
@@ -166,26 +166,26 @@ impl Task {
         match self.streams.get(&job.stream) {
             Some(known) if job.looked || fits(&known, &job) => self.open(job, known),
             _ => {
-                self.look(&job.stream);
+                self.look_up(&job.stream);
                 self.parked.entry(job.stream.clone()).or_default().push_back(job);
             }
         }
     }
 
-    /// Looks a stream up, beside everything else.
-    fn look(&self, stream: &str) {
+    /// Looks up a stream in a separate task.
+    fn look_up(&self, stream: &str) {
         let (connection, streams, found) =
             (Arc::clone(&self.connection), Arc::clone(&self.streams), self.found.clone());
         let stream = stream.to_owned();
         tokio::spawn(async move {
-            let known = streams.look(&connection, &stream).await;
+            let known = streams.refresh(&connection, &stream).await;
             drop(found.send((stream, known)));
         });
     }
 
-    fn look_again(&mut self, stream: &str) {
+    fn look_up_again(&mut self, stream: &str) {
         if !self.parked.contains_key(stream) && self.rechecked.insert(stream.to_owned()) {
-            self.look(stream);
+            self.look_up(stream);
         }
     }
 
@@ -199,10 +199,10 @@ impl Task {
             Err(error) => {
                 parked.into_iter().for_each(|job| job.fail(error.clone()));
                 if error.kind() == HomeErrorKind::NotFound {
-                    let (gone, others): (VecDeque<_>, _) =
+                    let (affected, others): (VecDeque<_>, _) =
                         std::mem::take(&mut self.again).into_iter().partition(|sent| *sent.stream == *stream);
                     self.again = others;
-                    gone.iter().for_each(|sent| self.finish(sent, Err(error.clone())));
+                    affected.iter().for_each(|sent| self.finish(sent, Err(error.clone())));
                 }
             }
         }
@@ -222,7 +222,7 @@ impl Task {
             self.begin_batch(job, known);
             return;
         }
-        let (call, messages) = self.begun.begin(job);
+        let (call, messages) = self.calls.begin(job);
         let batch = whole.then(|| (self.connection.client.new_inbox().replace('.', "-"), count));
         self.current = Some(Current { call, index: 0, stream, known, messages, batch });
     }
@@ -291,7 +291,7 @@ impl Task {
         let (stream, known, batch) = (Arc::clone(&current.stream), Arc::clone(&current.known), current.batch.clone());
         match self.prepare(call, index, stream, known, message, batch) {
             Ok(sent) => self.send(sent).await,
-            Err(error) => self.begun.finish(call, index, Err(error)),
+            Err(error) => self.calls.finish(call, index, Err(error)),
         }
     }
 
@@ -417,22 +417,22 @@ impl Task {
         let Some(sent) = number.and_then(|number| self.in_flight.take(number)) else { return };
         if message.status == Some(StatusCode::NO_RESPONDERS) {
             // The message had no responders: the stream has no leader for the moment, or is gone.
-            self.look_again(&sent.stream);
+            self.look_up_again(&sent.stream);
             self.send_again(sent);
             return;
         }
-        let said = match AckReply::read(&self.connection, &message.payload) {
-            Ok(said) => said,
+        let ack = match AckReply::read(&self.connection, &message.payload) {
+            Ok(ack) => ack,
             Err(error) => {
                 self.finish(&sent, Err(error));
                 return;
             }
         };
-        match &said.error {
+        match &ack.error {
             Some(refusal) if [10_008, 10_009, 10_167].contains(&refusal.err_code) => self.send_again(sent),
             Some(refusal) => self.finish(&sent, Err(refusal.error(&self.connection, &sent.stream))),
-            None => match said.of_stream(&self.connection, &sent.stream, &sent.subject) {
-                Ok(sequence) => self.finish_stored(&sent, sequence, said.duplicate),
+            None => match ack.of_stream(&self.connection, &sent.stream, &sent.subject) {
+                Ok(sequence) => self.finish_stored(&sent, sequence, ack.duplicate),
                 Err(error) => {
                     self.streams.forget(&sent.stream);
                     self.finish(&sent, Err(error));
@@ -445,13 +445,13 @@ impl Task {
         let durability = sent.known.durability;
         for back in 0..sent.batch as u64 {
             let ack = Ack { sequence: sequence.saturating_sub(back), durability, duplicate };
-            self.begun.finish(sent.call, sent.index - back as usize, Ok(ack));
+            self.calls.finish(sent.call, sent.index - back as usize, Ok(ack));
         }
     }
 
     fn finish(&mut self, sent: &Sent, result: HomeResult<Ack>) {
         for back in 0..sent.batch.max(1) {
-            self.begun.finish(sent.call, sent.index - back, result.clone());
+            self.calls.finish(sent.call, sent.index - back, result.clone());
         }
     }
 
@@ -511,7 +511,7 @@ impl Task {
         }
         if let Some(current) = self.current.take() {
             for index in current.index..current.index + current.messages.len() {
-                self.begun.finish(current.call, index, Err(error.clone()));
+                self.calls.finish(current.call, index, Err(error.clone()));
             }
         }
         let parked = std::mem::take(&mut self.parked).into_values().flatten();

@@ -36,9 +36,9 @@ pub enum Login {
 impl Login {
     /// Reads the part before the `@` of a URL, and the options that name files.
     pub(crate) fn read(who: Option<&str>, query: &mut Query) -> HomeResult<Self> {
-        let said = [who.map(|_| "url"), query.has("nkey"), query.has("creds")];
-        let said: Vec<_> = said.into_iter().flatten().collect();
-        if let [first, second, ..] = said[..] {
+        let sources = [who.map(|_| "url"), query.has("nkey"), query.has("creds")];
+        let sources: Vec<_> = sources.into_iter().flatten().collect();
+        if let [first, second, ..] = sources[..] {
             let first = if first == "url" { "the name before the @" } else { first };
             let why = format!("{first} says who asks, too");
             return Err(wrong(second, why, "keep one of user and password, token, nkey and creds"));

@@ -27,35 +27,35 @@ const KNOWN: [&str; 15] = [
 
 /// Options that were not taken yet.
 pub(crate) struct Query {
-    left: Vec<(String, String)>,
+    options: Vec<(String, String)>,
 }
 
 impl Query {
     pub fn read(text: &str) -> HomeResult<Self> {
-        let mut left: Vec<(String, String)> = Vec::new();
+        let mut options: Vec<(String, String)> = Vec::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (option, value) = pair.split_once('=').unwrap_or((pair, ""));
             if !KNOWN.contains(&option) {
                 let fix = format!("the options are {}", KNOWN.join(", "));
                 return Err(wrong("url", format!("{option:?} is no option"), &fix));
             }
-            if left.iter().any(|(other, _)| other == option) {
+            if options.iter().any(|(other, _)| other == option) {
                 return Err(wrong(option, "it is said twice".to_owned(), "say it once"));
             }
-            left.push((option.to_owned(), decoded(option, value)?));
+            options.push((option.to_owned(), decoded(option, value)?));
         }
-        Ok(Self { left })
+        Ok(Self { options })
     }
 
     /// Takes an option's value, if present.
     pub fn take(&mut self, option: &str) -> Option<String> {
-        let at = self.left.iter().position(|(other, _)| other == option)?;
-        Some(self.left.swap_remove(at).1)
+        let at = self.options.iter().position(|(other, _)| other == option)?;
+        Some(self.options.swap_remove(at).1)
     }
 
     /// The option's name, if present and not taken.
     pub fn has(&self, option: &'static str) -> Option<&'static str> {
-        self.left.iter().any(|(other, _)| other == option).then_some(option)
+        self.options.iter().any(|(other, _)| other == option).then_some(option)
     }
 
     pub fn flag(&mut self, option: &str) -> HomeResult<bool> {
@@ -75,7 +75,7 @@ impl Query {
 
     /// Fails if an option was not taken.
     pub fn end(self) -> HomeResult<()> {
-        match self.left.first() {
+        match self.options.first() {
             None => Ok(()),
             Some((option, _)) => Err(wrong(option, "nothing uses it".to_owned(), "leave it out")),
         }

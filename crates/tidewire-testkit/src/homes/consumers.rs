@@ -292,9 +292,9 @@ pub fn a_consumer_is_made_once(home: &dyn Home) {
     consumer(home, |settings| settings.start = Start::New);
     let mut other = tidewire_backend::home::ConsumerSettings::new("c");
     (other.backoff_us, other.max_deliver) = (vec![7 * SECOND_US], 9);
-    let said = refused(home.create_consumer("orders", other), HomeErrorKind::Differs);
+    let text = refused(home.create_consumer("orders", other), HomeErrorKind::Differs);
     for named in ["max_deliver is 5, not 9;", "backoff is"] {
-        assert!(said.contains(named), "{said}");
+        assert!(text.contains(named), "{text}");
     }
     assert_eq!(good(home.list_consumers("orders")).len(), 1);
     let waits = home.fetch("orders", "c", Fetch { max_messages: 1, max_bytes: 1, wait_us: 20 * SECOND_US });

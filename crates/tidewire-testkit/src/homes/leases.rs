@@ -7,8 +7,8 @@ use super::{SECOND_US, good, refused};
 // Promises: P17.37.
 pub fn one_holds_it_and_the_next_gets_it(home: &dyn Home) {
     let first = good(home.acquire("orders.matching", "one", 30 * SECOND_US, 0));
-    let said = refused(home.acquire("orders.matching", "two", 30 * SECOND_US, 0), HomeErrorKind::LeaseHeld);
-    assert!(said.contains("orders.matching"), "{said}");
+    let text = refused(home.acquire("orders.matching", "two", 30 * SECOND_US, 0), HomeErrorKind::LeaseHeld);
+    assert!(text.contains("orders.matching"), "{text}");
     assert_eq!(good(home.renew("orders.matching", first.fence)).fence, first.fence);
     let waits = home.acquire("orders.matching", "three", 30 * SECOND_US, 15 * SECOND_US);
     let info = good(home.lease_info("orders.matching")).expect("it is held");

@@ -122,8 +122,8 @@ pub fn schedules_that_can_not_be_are_refused(home: &dyn Home) {
     refused(home.list_schedules("nothing"), HomeErrorKind::NotFound);
     refused(home.cancel_schedule("nothing", "nightly"), HomeErrorKind::NotFound);
     let invalid = |settings: ScheduleSettings, says: &str| {
-        let said = refused(home.create_schedule("orders", settings), HomeErrorKind::Invalid);
-        assert!(said.contains(says), "{said}");
+        let text = refused(home.create_schedule("orders", settings), HomeErrorKind::Invalid);
+        assert!(text.contains(says), "{text}");
     };
     invalid(ScheduleSettings { name: "a.b".to_owned(), ..fine.clone() }, "a.b");
     invalid(ScheduleSettings { message: message("other.due", "1"), ..fine.clone() }, "other.due");
@@ -138,8 +138,8 @@ pub fn schedules_that_can_not_be_are_refused(home: &dyn Home) {
         good(home.create_stream(settings));
         home.create_schedule(name, ScheduleSettings { message: message(&format!("{name}.due"), "1"), ..fine.clone() })
     };
-    let said = refused(limited("refusing", Full::Refuse), HomeErrorKind::Unsupported);
-    assert!(said.contains("drop_old"), "{said}");
+    let text = refused(limited("refusing", Full::Refuse), HomeErrorKind::Unsupported);
+    assert!(text.contains("drop_old"), "{text}");
     if can(home, Capability::ScheduleLimits, || limited("dropping", Full::DropOld)) {
         assert_eq!(good(limited("dropping", Full::DropOld)).1, Change::Made);
     }

@@ -33,9 +33,9 @@ pub fn a_stream_is_made_once_and_with_one_kind_of_settings(home: &dyn Home) {
     let settings = orders(home);
     good(home.create_stream(settings.clone()));
     let other = StreamSettings { max_messages: Some(7), dedupe_us: 30_000_000, ..settings.clone() };
-    let said = refused(home.create_stream(other), HomeErrorKind::Differs);
+    let text = refused(home.create_stream(other), HomeErrorKind::Differs);
     for named in ["max_messages is", "not 7;", "dedupe is", "not 30 s;"] {
-        assert!(said.contains(named), "{said}");
+        assert!(text.contains(named), "{text}");
     }
     for name in ["", "a b", "a.b", "a/b", &"x".repeat(65)] {
         let wrong = StreamSettings { name: name.to_owned(), ..settings.clone() };
@@ -293,11 +293,11 @@ pub fn the_newest_of_each_subject_stays(home: &dyn Home) {
     // Its sequences go on.
     assert_eq!(of("orders.b", "4"), 4);
     assert_eq!(payloads(&read_all(home, everything())), ["3", "4"]);
-    let said = refused(
+    let text = refused(
         home.create_stream(StreamSettings { compact: None, ..compacted(Compact::Subject) }),
         HomeErrorKind::Differs,
     );
-    assert!(said.contains("compact") && said.contains("subject"), "{said}");
+    assert!(text.contains("compact") && text.contains("subject"), "{text}");
     assert_eq!(good(home.purge("orders", Purge::default())), 2);
     assert_eq!(good(home.stream_info("orders")).messages, 0);
 }

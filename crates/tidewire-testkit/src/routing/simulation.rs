@@ -71,7 +71,7 @@ struct Run {
     calls: Vec<CallState>,
     /// Events by time, and by order of creation.
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
-    made: u64,
+    created: u64,
     /// Begin and time of each call that has ended.
     times: Vec<(u64, u64)>,
     busy_us: f64,
@@ -87,7 +87,7 @@ impl Run {
             caches: Caches::new(),
             calls: Vec::new(),
             events: BinaryHeap::new(),
-            made: 0,
+            created: 0,
             times: Vec::new(),
             busy_us: 0.0,
             needed_us: 0.0,
@@ -102,8 +102,8 @@ impl Run {
     }
 
     fn at(&mut self, at_us: u64, event: Event) {
-        self.made += 1;
-        self.events.push(Reverse((at_us, self.made, event)));
+        self.created += 1;
+        self.events.push(Reverse((at_us, self.created, event)));
     }
 
     fn send(&mut self, number: usize, now_us: u64) {

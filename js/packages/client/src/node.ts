@@ -296,7 +296,7 @@ export class Node {
 	private emit<K extends keyof NodeEvents>(event: K, ...args: Parameters<NodeEvents[K]>): void {
 		for (const listener of [...(this.listeners.get(event) ?? [])]) {
 			try {
-				(listener as unknown as (...given: Parameters<NodeEvents[K]>) => void)(...args);
+				(listener as unknown as (...args: Parameters<NodeEvents[K]>) => void)(...args);
 			} catch (error) {
 				// A listener of errors that fails is not told of its own error.
 				(event === "error" ? this.runtime.shell.report : this.report)(error);
@@ -403,8 +403,8 @@ export class Node {
 				this.runtime.plan();
 			});
 		}
-		for (const host of this.hosts) {
-			host.cut();
+		for (const limits of this.limits) {
+			limits.cut();
 		}
 		this.runtime.close();
 	}
@@ -412,7 +412,7 @@ export class Node {
 	private async left(session: Session): Promise<void> {
 		session.goodbye();
 		this.runtime.plan();
-		await Promise.all(this.hosts.map((host) => host.drain()));
+		await Promise.all(this.limits.map((limits) => limits.drain()));
 		await new Promise<void>((resolve) => {
 			this.runtime.when(() => {
 				const isSaid = session.waitingBytes === 0 || this.runtime.link.session !== session;
@@ -425,8 +425,8 @@ export class Node {
 		});
 	}
 
-	private get hosts(): readonly HandlerLimits[] {
-		return this.incoming?.hosts ?? [];
+	private get limits(): readonly HandlerLimits[] {
+		return this.incoming?.limits ?? [];
 	}
 
 	// The link

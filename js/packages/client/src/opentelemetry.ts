@@ -66,21 +66,21 @@ export function instrument(node: Node, { ROOT_CONTEXT, context, propagation, tra
 		return headers;
 	};
 
-	/** The current context; where it has no span, that of headers which were given or inherited. */
-	const parentOf = (given: Headers | undefined): object => {
+	/** The current context; where it has no span, that of `headers`, or of the handled call. */
+	const parentOf = (headers: Headers | undefined): object => {
 		const active = context.active();
 		return trace.getSpan(active) === undefined
-			? propagation.extract(active, { ...handledCall.getStore()?.context?.headers, ...given })
+			? propagation.extract(active, { ...handledCall.getStore()?.context?.headers, ...headers })
 			: active;
 	};
 
 	/** The headers of a message, with the span of its producer. */
-	const produced = (subject: string, given: Headers | undefined): Headers => {
-		const parent = parentOf(given);
+	const produced = (subject: string, headers: Headers | undefined): Headers => {
+		const parent = parentOf(headers);
 		const attributes = messaging(subject, "publish", "send");
 		const span = tracer.startSpan(`publish ${subject}`, { kind: PRODUCER, attributes }, parent);
 		span.end();
-		return { ...given, ...named(trace.setSpan(parent, span)) };
+		return { ...headers, ...named(trace.setSpan(parent, span)) };
 	};
 
 	/** Runs a handler within a span whose parent its headers name. */
@@ -97,8 +97,8 @@ export function instrument(node: Node, { ROOT_CONTEXT, context, propagation, tra
 	// A call of a function that was passed has no span here, and carries the current one.
 	let { nested } = site;
 	Object.defineProperty(site, "nested", {
-		set: (made: typeof nested) => {
-			nested = made;
+		set: (value: typeof nested) => {
+			nested = value;
 		},
 		get: () => (): ((plan: Plan) => Plan) => {
 			const [part, current] = [nested(), headerFields(named(context.active()))];
@@ -116,9 +116,9 @@ export function instrument(node: Node, { ROOT_CONTEXT, context, propagation, tra
 		const title = `${call.service}/${call.method}`;
 		const span = tracer.startSpan(title, { kind: CLIENT, attributes: rpc(title) }, parent);
 		const at = trace.setSpan(parent, span);
-		const made = { ...call, options: { ...options, headers: { ...options.headers, ...named(at) } } };
+		const traced = { ...call, options: { ...options, headers: { ...options.headers, ...named(at) } } };
 		const send = async (): Promise<unknown> => {
-			const result = await context.with(at, () => next(made));
+			const result = await context.with(at, () => next(traced));
 			return isStream ? ended(span, () => result) : result;
 		};
 		return isStream ? send() : ended(span, send);

@@ -5,7 +5,7 @@ import { depth, failures, num, type Row, type Snapshot, sum, text } from "./snap
 
 /** One sentence. The worst come first. */
 export interface Concern {
-	/** 3: work is lost or stands still; 2: work is late; 1: worth a snapshot. */
+	/** 3: work is lost or stuck; 2: work is late; 1: worth a snapshot. */
 	readonly level: 1 | 2 | 3;
 	/** Name of the thing. */
 	readonly subject: string;
@@ -51,8 +51,8 @@ export function concernsOf(hub: Hub): Concern[] {
 function ofNode(snapshot: Snapshot): Concern[] {
 	const found: Concern[] = [];
 	const { rows } = snapshot;
-	const add = (level: 1 | 2 | 3, subject: string, said: string, view: string, selected: string): void => {
-		found.push({ level, subject, text: said, view, selected });
+	const add = (level: 1 | 2 | 3, subject: string, message: string, view: string, selected: string): void => {
+		found.push({ level, subject, text: message, view, selected });
 	};
 	for (const row of rows.pools) {
 		const [name, workers, busy] = [text(row, "name"), num(row, "workers"), num(row, "workers_busy")];
@@ -70,8 +70,8 @@ function ofNode(snapshot: Snapshot): Concern[] {
 		const name = text(row, "id") === "" ? text(row, "name") : nameOf(row);
 		const share = num(row, "capacity") > 0 ? depth(row) / num(row, "capacity") : 0;
 		if (share >= HALF_FULL) {
-			const said = `${count(depth(row))} wait; the queue is ${percent(share)} full`;
-			add(share >= NEARLY_FULL ? 3 : 2, name, said, "actors", keyOf(snapshot, row));
+			const message = `${count(depth(row))} wait; the queue is ${percent(share)} full`;
+			add(share >= NEARLY_FULL ? 3 : 2, name, message, "actors", keyOf(snapshot, row));
 		}
 		if (text(row, "status") === "failing") {
 			add(2, name, `${counted(failures(row), "message")} failed`, "actors", keyOf(snapshot, row));
@@ -81,23 +81,23 @@ function ofNode(snapshot: Snapshot): Concern[] {
 		const [calls, errors] = [num(row, "calls"), num(row, "errors")];
 		const name = text(row, "service");
 		if ((row.errorRate ?? 0) > 0 || (errors >= ERRORS_MIN && errors / Math.max(calls, 1) >= ERROR_SHARE)) {
-			const said = `${count(errors)} of ${counted(calls, "call")} failed (${percent(errors / Math.max(calls, 1))})`;
+			const message = `${count(errors)} of ${counted(calls, "call")} failed (${percent(errors / Math.max(calls, 1))})`;
 			const now = (row.errorRate ?? 0) / Math.max(row.rate ?? 0, 1e-9);
-			add(now >= HALF_FAIL ? 3 : now > 0 ? 2 : 1, name, `${said} on ${snapshot.node}`, "services", name);
+			add(now >= HALF_FAIL ? 3 : now > 0 ? 2 : 1, name, `${message} on ${snapshot.node}`, "services", name);
 		}
 	}
 	for (const row of rows.joins) {
 		const lost = text(row, "state") === "lost";
-		const kept = Object.entries(Object.assign({}, ...((row.not_shared ?? []) as object[]))) as [string, string][];
+		const unshared = Object.entries(Object.assign({}, ...((row.not_shared ?? []) as object[]))) as [string, string][];
 		const of = `the hub ${text(row, "name")}`;
 		if (lost) {
 			add(3, snapshot.node, `the link to ${of} is lost`, "nodes", snapshot.key);
-		} else if (kept.length > 0) {
-			const names = kept.map(([name]) => name).join(", ");
+		} else if (unshared.length > 0) {
+			const names = unshared.map(([name]) => name).join(", ");
 			add(
 				2,
 				snapshot.node,
-				`${names} ${kept.length === 1 ? "is" : "are"} not shared with ${of}`,
+				`${names} ${unshared.length === 1 ? "is" : "are"} not shared with ${of}`,
 				"nodes",
 				snapshot.key,
 			);
@@ -108,22 +108,22 @@ function ofNode(snapshot: Snapshot): Concern[] {
 		add(2, name, `${snapshot.node} sends no calls to ${instance}: too many failed`, "services", name);
 	}
 	for (const row of rows.dispatchers.filter((one) => one.starved === true)) {
-		const said = `all threads of the dispatcher ${text(row, "name")} are held by handlers`;
-		add(3, snapshot.node, said, "nodes", snapshot.key);
+		const message = `all threads of the dispatcher ${text(row, "name")} are held by handlers`;
+		add(3, snapshot.node, message, "nodes", snapshot.key);
 	}
-	const { total, said } = givenUp(snapshot.about);
+	const { total, text: reasons } = deadLettersOf(snapshot.about);
 	if (total > 0) {
-		add(1, snapshot.node, `${counted(total, "message")} given up: ${said}`, "nodes", snapshot.key);
+		add(1, snapshot.node, `${counted(total, "message")} given up: ${reasons}`, "nodes", snapshot.key);
 	}
 	return found;
 }
 
 /** Messages that a node gave up, with the reasons. */
-export function givenUp(about: Snapshot["about"] = {}): { total: number; said: string } {
-	const given = Object.entries((about.dead_letters ?? {}) as Readonly<Record<string, unknown>>);
-	const reasons = given.map(([reason, times]) => [reason.replaceAll("_", " "), Number(times)] as const);
+export function deadLettersOf(about: Snapshot["about"] = {}): { total: number; text: string } {
+	const letters = Object.entries((about.dead_letters ?? {}) as Readonly<Record<string, unknown>>);
+	const reasons = letters.map(([reason, times]) => [reason.replaceAll("_", " "), Number(times)] as const);
 	const some = reasons.filter(([, times]) => times > 0);
-	return { total: sum(some, (one) => one[1]), said: some.map(([why, times]) => `${count(times)} ${why}`).join(", ") };
+	return { total: sum(some, (one) => one[1]), text: some.map(([why, times]) => `${count(times)} ${why}`).join(", ") };
 }
 
 /** Name of an actor or agent; its number if it has none. */

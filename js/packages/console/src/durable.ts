@@ -18,11 +18,11 @@ export function change<T>(hub: Hub, name: string, ...args: readonly unknown[]): 
 }
 
 /** Answer of the storage backend; empty at a hub without one. */
-export function orNone<T>(asked: Promise<readonly T[]>): Promise<readonly T[]> {
-	return asked.catch((error) => orThrow(error, []));
+export function orNone<T>(answer: Promise<readonly T[]>): Promise<readonly T[]> {
+	return answer.catch((error) => orThrow(error, []));
 }
 
-/** The answer that stands for a hub without a storage backend. Other errors are thrown. */
+/** The answer for a hub without a storage backend. Other errors are thrown. */
 function orThrow<T>(error: unknown, none: T): T {
 	if ((error as Error).name === "NoResponders") {
 		return none;
@@ -45,8 +45,8 @@ type Page = readonly [rows: readonly Row[], found: number | bigint, total: numbe
 
 /** The first streams of a query, with how many fit and how many there are. */
 function pageStreams(hub: Hub, { search, field, isDown, limit }: RowsQuery, hasOwn: boolean): Promise<Page> {
-	const asked = ask<Page>(hub, "page_streams", search, field, isDown, hasOwn, 0, limit);
-	return asked.catch((error) => orThrow<Page>(error, [[], 0, 0]));
+	const page = ask<Page>(hub, "page_streams", search, field, isDown, hasOwn, 0, limit);
+	return page.catch((error) => orThrow<Page>(error, [[], 0, 0]));
 }
 
 /** The streams with the most dead letters; none without any. */

@@ -46,15 +46,15 @@ export function useQuery<T>(key: string, ask: (hub: Hub) => Promise<T>, everyMs 
 				return;
 			}
 			isBusy = true;
-			const asked = latest.current;
+			const request = latest.current;
 			try {
-				const data = await asked.ask(hub);
+				const data = await request.ask(hub);
 				isOver || setAnswer({ key, data, error: "" });
 			} catch (error) {
 				isOver || setAnswer((before) => ({ ...(before.key === key && before), key, error: reasonOf(error) }));
 			}
 			isBusy = false;
-			isOver || asked.version === latest.current.version || void run();
+			isOver || request.version === latest.current.version || void run();
 		};
 		current.current = () => void run();
 		void run();

@@ -198,8 +198,8 @@ export class Hub {
 
 	private async inspect(key: string): Promise<void> {
 		try {
-			const said = await this.call(INSPECTION, "statistics", [], { instance: key, timeout: LOOK_MS });
-			this.snapshots.set(key, snapshotOf(key, said as Record<string, unknown>, this.snapshots.get(key)));
+			const statistics = await this.call(INSPECTION, "statistics", [], { instance: key, timeout: LOOK_MS });
+			this.snapshots.set(key, snapshotOf(key, statistics as Record<string, unknown>, this.snapshots.get(key)));
 			this.silent.delete(key);
 		} catch (error) {
 			this.silent.set(key, reasonOf(error));

@@ -20,10 +20,10 @@ function Page(): JSX.Element {
 	useKeys();
 	const { state } = hub.link;
 	const link = {
-		ready: { said: hub.may(STREAMS, "act") ? "connected" : "connected, looking only", level: "good" },
-		joining: { said: "joining", level: "warn" },
-		token: { said: "signed out", level: "warn" },
-		lost: { said: "lost", level: "bad" },
+		ready: { text: hub.may(STREAMS, "act") ? "connected" : "connected, looking only", level: "good" },
+		joining: { text: "joining", level: "warn" },
+		token: { text: "signed out", level: "warn" },
+		lost: { text: "lost", level: "bad" },
 	}[state];
 	return (
 		<>
@@ -36,7 +36,7 @@ function Page(): JSX.Element {
 				</span>
 				<span class="hub">{hub.name}</span>
 				<span class={`state ${link.level}`} role="status" data-state={state}>
-					{link.said}
+					{link.text}
 				</span>
 				<ThemeSwitch />
 			</header>

@@ -26,22 +26,22 @@ export function useNodeRows(kinds: readonly Kind[], query: RowsQuery): Query<Nod
 		async (hub) => {
 			const ask = async (snapshot: Snapshot): Promise<NodeRows> => {
 				const { key } = snapshot;
-				const given = [kinds, named({ sort, descending, search, limit })];
-				const said = (await hub.call(INSPECTION, "rows", given, { instance: key, timeout: ASK_MS })) as Answer;
+				const args = [kinds, named({ sort, descending, search, limit })];
+				const answer = (await hub.call(INSPECTION, "rows", args, { instance: key, timeout: ASK_MS })) as Answer;
 				const old = before.current.get(key);
-				const passed = old === undefined ? 0 : num(said, "at_s") - old.at;
-				const rows = said.rows.map((row) => rated(row, old?.rows.get(identity(row)), passed));
+				const passed = old === undefined ? 0 : num(answer, "at_s") - old.at;
+				const rows = answer.rows.map((row) => rated(row, old?.rows.get(identity(row)), passed));
 				if (passed > 0 || old === undefined) {
-					before.current.set(key, { at: num(said, "at_s"), rows: new Map(rows.map((row) => [identity(row), row])) });
+					before.current.set(key, { at: num(answer, "at_s"), rows: new Map(rows.map((row) => [identity(row), row])) });
 				}
 				return {
 					lines: rows.map((row) => ({ snapshot, row })),
-					found: num(said, "found"),
-					total: num(said, "total"),
+					found: num(answer, "found"),
+					total: num(answer, "total"),
 				};
 			};
-			const asked = await Promise.allSettled([...hub.snapshots.values()].map(ask));
-			const all = asked.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
+			const answers = await Promise.allSettled([...hub.snapshots.values()].map(ask));
+			const all = answers.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
 			return {
 				lines: all.flatMap((one) => one.lines),
 				found: sum(all, (one) => one.found),

@@ -111,10 +111,10 @@ export function InnerTable<T>(props: InnerTableProps<T>): JSX.Element {
 
 /** Names and values. Values that are undefined or empty are left out. */
 export function facts(of: Readonly<Record<string, ComponentChildren>>): JSX.Element {
-	const given = Object.entries(of).filter(([, value]) => value !== undefined && value !== "");
+	const entries = Object.entries(of).filter(([, value]) => value !== undefined && value !== "");
 	return (
 		<dl class="facts">
-			{given.map(([name, value]) => (
+			{entries.map(([name, value]) => (
 				<div key={name}>
 					<dt>{name}</dt>
 					<dd>{value}</dd>
@@ -157,9 +157,9 @@ export function Action(props: ActionProps): JSX.Element {
 	const dialog = useRef<HTMLDialogElement>(null);
 	const [typed, setTyped] = useState("");
 	const [isBusy, setBusy] = useState(false);
-	// An open dialog asks for what was there when it opened, and does that.
-	const [asked, setAsked] = useState<ActionProps>();
-	const { label, ask, type, children, run: act, isDanger } = asked ?? props;
+	// An open dialog keeps the properties that it was opened with.
+	const [openProps, setOpenProps] = useState<ActionProps>();
+	const { label, ask, type, children, run: act, isDanger } = openProps ?? props;
 	const mayAct = hub.may(...(props.by ?? [STREAMS, "act"]));
 	const why = mayAct ? "" : lacks(hub, "may only look", "admin = true");
 	const run = async (fields = new FormData()): Promise<void> => {
@@ -174,11 +174,11 @@ export function Action(props: ActionProps): JSX.Element {
 	};
 	const asks = ask !== undefined || children !== undefined;
 	const open = (): void => {
-		setAsked(props);
+		setOpenProps(props);
 		dialog.current?.showModal();
 	};
 	const closed = (event: { currentTarget: HTMLDialogElement }): void => {
-		setAsked(undefined);
+		setOpenProps(undefined);
 		setTyped("");
 		event.currentTarget.querySelector("form")?.reset();
 	};

@@ -18,8 +18,8 @@ export function fieldsOf(schema: Schema): Field[] {
 		properties?: Readonly<Record<string, Schema>>;
 		required?: readonly string[];
 	};
-	return Object.entries(properties ?? {}).map(([name, given]) => {
-		const one = (typeof given === "object" ? given : {}) as Readonly<Record<string, unknown>>;
+	return Object.entries(properties ?? {}).map(([name, property]) => {
+		const one = (typeof property === "object" ? property : {}) as Readonly<Record<string, unknown>>;
 		const choices = Array.isArray(one.enum) ? one.enum : one.type === "boolean" ? [true, false] : [];
 		const type = typeof one.type === "string" ? one.type : "json";
 		return { name, schema: one, isRequired: required?.includes(name) ?? false, choices, type };

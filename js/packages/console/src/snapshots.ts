@@ -1,4 +1,4 @@
-/** Looks at nodes: answers of `$sys`, with rates since the look before. */
+/** Snapshots of nodes: answers of `$sys`, with rates since the snapshot before. */
 
 import { micros } from "./format.js";
 
@@ -32,7 +32,7 @@ export interface Snapshot {
 	readonly sent: number | undefined;
 }
 
-/** Keys that identify a row from look to snapshot. */
+/** Keys that identify a row in all snapshots. */
 const IDENTITY = ["actor", "id", "name", "function", "service", "instance"];
 
 /** A row with the answer that it is of. */
@@ -83,33 +83,33 @@ export function times(row: Row, kind: "queueing" | "handling"): string {
 	return num(row, "handled") > 0 ? `median ${shown("p50")}, p99 ${shown("p99")}` : "–";
 }
 
-/** Reads an answer of `$sys.statistics`. A repeated answer gives the last look again. */
+/** Reads an answer of `$sys.statistics`. A repeated answer gives the last snapshot again. */
 export function snapshotOf(
 	key: string,
-	said: Readonly<Record<string, unknown>>,
+	answer: Readonly<Record<string, unknown>>,
 	before: Snapshot | undefined,
 ): Snapshot {
-	const at = num(said, "at_s");
+	const at = num(answer, "at_s");
 	if (before !== undefined && before.at === at) {
 		return before;
 	}
 	const passed = before === undefined ? 0 : at - before.at;
 	const rows = {} as Record<Kind, readonly Row[]>;
 	const counts = {} as Record<Kind, number>;
-	const about = { ...said };
+	const about = { ...answer };
 	for (const kind of KINDS) {
-		const listed = (said[kind] ?? []) as readonly Row[];
+		const listed = (answer[kind] ?? []) as readonly Row[];
 		const old = new Map(before?.rows[kind].map((row) => [identity(row), row]));
 		rows[kind] = listed.map((row) => rated(row, old.get(identity(row)), passed));
-		counts[kind] = Math.max(num(said, `${kind}_count`), listed.length);
+		counts[kind] = Math.max(num(answer, `${kind}_count`), listed.length);
 		delete about[kind];
 	}
 	const per = (name: string): number | undefined => {
-		const more = num(said, name) - num(before?.about, name);
-		return name in said && passed > 0 && more >= 0 ? more / passed : undefined;
+		const more = num(answer, name) - num(before?.about, name);
+		return name in answer && passed > 0 && more >= 0 ? more / passed : undefined;
 	};
 	const [cpu, received, sent] = [per("cpu_s"), per("received_bytes"), per("sent_bytes")];
-	return { key, node: text(said, "node"), about, at, rows, counts, cpu, received, sent };
+	return { key, node: text(answer, "node"), about, at, rows, counts, cpu, received, sent };
 }
 
 export const identity = (row: Row): string => IDENTITY.map((name) => text(row, name)).join("\n");

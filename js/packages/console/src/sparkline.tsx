@@ -39,13 +39,13 @@ export function Sparkline(props: {
 				{ stroke, width: 1.5, fill: () => `color-mix(in srgb, ${stroke()} 14%, transparent)`, points: hidden },
 			],
 		};
-		const made = new UPlot(options, [[], []], root);
-		plot.current = made;
-		const resized = new ResizeObserver(() => made.setSize({ width: root.clientWidth, height: HEIGHT_PX }));
+		const chart = new UPlot(options, [[], []], root);
+		plot.current = chart;
+		const resized = new ResizeObserver(() => chart.setSize({ width: root.clientWidth, height: HEIGHT_PX }));
 		resized.observe(root);
 		return () => {
 			resized.disconnect();
-			made.destroy();
+			chart.destroy();
 		};
 	}, []);
 	useEffect(() => plot.current?.setData([[...props.times], [...props.values]]), [props.times, props.values]);

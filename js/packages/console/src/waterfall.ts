@@ -49,9 +49,9 @@ export function waterfallOf(answers: readonly TraceAnswer[]): Waterfall {
 		for (const row of rows) {
 			const read = (key: string): string => text(row, key);
 			const duration = row.duration_us === null ? undefined : num(row, "duration_us");
-			const said = { id: read("id"), parent: read("parent"), name: read("name"), kind: read("kind") };
+			const labels = { id: read("id"), parent: read("parent"), name: read("name"), kind: read("kind") };
 			const by = { service: read("service"), method: read("method"), node: read("node"), instance: read("instance") };
-			const span = { ...said, ...by, host, error: read("error"), duration };
+			const span = { ...labels, ...by, host, error: read("error"), duration };
 			spans.has(span.id) || spans.set(span.id, { ...span, clock: num(row, "start_us") });
 		}
 	}
@@ -65,14 +65,14 @@ export function waterfallOf(answers: readonly TraceAnswer[]): Waterfall {
 		children.set(parent, [...(children.get(parent) ?? []), span]);
 	}
 	const lines: SpanRow[] = [];
-	const seen = new Set<string>();
+	const visited = new Set<string>();
 	// Spans that are around each other in a circle come after all others.
 	for (const root of [...(children.get("") ?? []), ...ordered]) {
 		const stack: [Span, number][] = [[root, 0]];
 		for (let next = stack.pop(); next; next = stack.pop()) {
 			const [span, depth] = next;
-			if (!seen.has(span.id)) {
-				seen.add(span.id);
+			if (!visited.has(span.id)) {
+				visited.add(span.id);
 				lines.push({ ...span, at: lines.length, depth, start: startOf(span) - began });
 				const inner = children.get(span.id) ?? [];
 				stack.push(...inner.map((one): [Span, number] => [one, depth + 1]).reverse());
@@ -87,7 +87,7 @@ export function waterfallOf(answers: readonly TraceAnswer[]): Waterfall {
 
 /**
  * By how much each host is moved. A call contains the call that it caused, and an event is handled
- * after it was published; a host whose times say otherwise is moved by the least that makes them
+ * after it was published; a host whose times contradict that is moved by the least that makes them
  * fit. The host of the first root stays.
  */
 function offsets(spans: ReadonlyMap<string, Span>): ReadonlyMap<string, number> {
@@ -127,6 +127,6 @@ function offsets(spans: ReadonlyMap<string, Span>): ReadonlyMap<string, number> 
 }
 
 /** The id in what an operator pastes: 32 hex digits, or a whole `traceparent`. */
-export function traceIdOf(said: string): string | undefined {
-	return /^(?:[0-9a-f]{2}-)?([0-9a-f]{32})(?:-[0-9a-f]{16}-[0-9a-f]{2})?$/.exec(said.trim().toLowerCase())?.[1];
+export function traceIdOf(input: string): string | undefined {
+	return /^(?:[0-9a-f]{2}-)?([0-9a-f]{32})(?:-[0-9a-f]{16}-[0-9a-f]{2})?$/.exec(input.trim().toLowerCase())?.[1];
 }

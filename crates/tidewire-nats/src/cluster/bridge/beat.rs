@@ -23,7 +23,7 @@ impl Cluster {
         let next = self.peers.range(self.me.number..).next().or(self.peers.iter().next()).map(|(number, _)| *number);
         let is_due = self.beat_at <= now && self.was_up;
         if let Some(number) = next.filter(|_| is_due || next != self.watched) {
-            self.say(number, What::Ask).await;
+            self.send_control(number, What::Ask).await;
         }
         self.watched = next;
         if self.beat_at > now {
@@ -39,25 +39,25 @@ impl Cluster {
             self.announce(self.me.written(PresenceKind::Here)).await;
         }
         self.beats = self.beats.min(rounds) - 1;
-        // Others hear of it before its time is over, and then ask it, too.
-        let is_late = |peer: &&Peer| now.duration_since(peer.heard) > silence(peer.about.heartbeat_ms) * 3 / 4;
+        // The others learn of it before its time is over, and ask it, too.
+        let is_late = |peer: &&Peer| now.duration_since(peer.last_seen) > silence(peer.about.heartbeat_ms) * 3 / 4;
         let is_late = |peer: &&Peer| peer.suspected_until.is_none() && is_late(peer);
         if let Some(peer) = next.and_then(|next| self.peers.get(&next)).filter(is_late) {
-            let (number, gone) = (peer.about.number, peer.about.written(PresenceKind::Gone));
-            self.announce(gone).await;
+            let (number, message) = (peer.about.number, peer.about.written(PresenceKind::Gone));
+            self.announce(message).await;
             self.suspect(number).await;
         }
         let silent = |peer: &Peer| match peer.suspected_until {
             Some(until) => until <= now,
-            None => now.duration_since(peer.heard) > silence(peer.about.heartbeat_ms) * rounds as u32,
+            None => now.duration_since(peer.last_seen) > silence(peer.about.heartbeat_ms) * rounds as u32,
         };
-        let gone: Vec<u32> = self.peers.iter().filter(|(_, peer)| silent(peer)).map(|(number, _)| *number).collect();
-        for number in gone {
+        let lost: Vec<u32> = self.peers.iter().filter(|(_, peer)| silent(peer)).map(|(number, _)| *number).collect();
+        for number in lost {
             self.forget(number, "nothing was heard of it for two heartbeats");
         }
         let counts = self.peers.iter_mut().filter_map(|(number, peer)| peer.owes_count().then_some(*number));
         for number in counts.collect::<Vec<_>>() {
-            self.say(number, What::Ack).await;
+            self.send_control(number, What::Ack).await;
         }
         let again = |peer: &Peer| !peer.session.is_open() || peer.refused_until.is_some_and(|until| until <= now);
         let again: Vec<u32> = self.peers.iter().filter(|(_, peer)| again(peer)).map(|(number, _)| *number).collect();
@@ -76,7 +76,7 @@ impl Cluster {
         let owing: Vec<u32> =
             self.peers.iter().filter(|(_, peer)| peer.open_calls() > 0).map(|(number, _)| *number).collect();
         for number in owing {
-            self.say(number, What::Ask).await;
+            self.send_control(number, What::Ask).await;
             self.probe_at = Some(Instant::now() + PROBE);
         }
     }
@@ -87,6 +87,6 @@ impl Cluster {
         let until = Instant::now() + silence(peer.about.heartbeat_ms) / 4;
         peer.suspected_until = Some(until);
         self.beat_at = self.beat_at.min(until);
-        self.say(number, What::Ask).await;
+        self.send_control(number, What::Ask).await;
     }
 }

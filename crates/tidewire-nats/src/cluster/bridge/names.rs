@@ -12,9 +12,9 @@ impl Cluster {
     pub(super) fn name_is_taken(&mut self, why: &[u8]) {
         let why = String::from_utf8_lossy(why);
         match self.beginning.take() {
-            Some((begun, _)) => {
+            Some((ready, _)) => {
                 let text = format!("{}: name: {:?}: {why}: choose another name", self.at.place, self.me.name);
-                drop(begun.send(Err(BridgeError::new(ErrorCode::NameTaken, text))));
+                drop(ready.send(Err(BridgeError::new(ErrorCode::NameTaken, text))));
             }
             None => (self.log)(
                 &format!("name: {:?}: {why}: other nodes reach the one that joined first", self.me.name),
@@ -34,7 +34,7 @@ impl Cluster {
         let (name, place, number) = (&about.name, &self.at.place, self.me.number);
         let text = format!("{place}: node {name:?} joined before with the number {number} of this node: join again");
         match self.beginning.take() {
-            Some((begun, _)) => drop(begun.send(Err(BridgeError::new(ErrorCode::LinkLost, text)))),
+            Some((ready, _)) => drop(ready.send(Err(BridgeError::new(ErrorCode::LinkLost, text)))),
             None => (self.log)(&text, true),
         }
         self.at.known.store(u64::MAX, Ordering::Release);

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use super::*;
 
 fn pass(from: &mut Session, to: &mut Session, what: What, bytes: usize) -> Received {
-    let said = from.say(what, bytes);
-    to.heard(&said, bytes)
+    let said = from.next_envelope(what, bytes);
+    to.receive(&said, bytes)
 }
 
 fn open() -> (Session, Session) {
@@ -30,7 +30,7 @@ fn two_that_begin_anew_at_any_moment_have_one_session_in_the_end() {
         // Messages in flight, by receiver.
         let mut in_flight = [VecDeque::new(), VecDeque::new()];
         let mut losses = draw(4);
-        in_flight[1].push_back(sides[0].say(What::Open, 0));
+        in_flight[1].push_back(sides[0].next_envelope(What::Open, 0));
         for step in 0.. {
             assert!(step < 1_000, "they begin anew for ever");
             let at = draw(2) as usize;
@@ -38,7 +38,7 @@ fn two_that_begin_anew_at_any_moment_have_one_session_in_the_end() {
                 losses -= 1;
                 sides[at] = Session::new(at as u32 + 1, token);
                 token += 1;
-                let said = sides[at].say(What::Open, 0);
+                let said = sides[at].next_envelope(What::Open, 0);
                 in_flight[1 - at].push_back(said);
             }
             let Some(said) = in_flight[at].pop_front() else {
@@ -47,17 +47,17 @@ fn two_that_begin_anew_at_any_moment_have_one_session_in_the_end() {
                 }
                 continue;
             };
-            let mut heard = sides[at].heard(&said, 0);
+            let mut heard = sides[at].receive(&said, 0);
             if heard == Received::Broken {
                 sides[at] = Session::new(at as u32 + 1, token);
                 token += 1;
-                in_flight[1 - at].push_back(sides[at].say(What::Open, 0));
-                heard = if said.what == What::Open { sides[at].heard(&said, 0) } else { Received::Nothing };
+                in_flight[1 - at].push_back(sides[at].next_envelope(What::Open, 0));
+                heard = if said.what == What::Open { sides[at].receive(&said, 0) } else { Received::Nothing };
             }
             match heard {
-                Received::Answer => in_flight[1 - at].push_back(sides[at].say(What::Open, 0)),
+                Received::Answer => in_flight[1 - at].push_back(sides[at].next_envelope(What::Open, 0)),
                 Received::Begun | Received::Frames { begun: true } => {
-                    in_flight[1 - at].push_back(sides[at].say(What::Frames, 0))
+                    in_flight[1 - at].push_back(sides[at].next_envelope(What::Frames, 0))
                 }
                 _ => {}
             }
@@ -70,19 +70,19 @@ fn two_that_begin_anew_at_any_moment_have_one_session_in_the_end() {
 #[test]
 fn a_message_that_is_missing_breaks_the_session() {
     let (mut a, mut b) = open();
-    a.say(What::Frames, 5);
+    a.next_envelope(What::Frames, 5);
     assert_eq!(pass(&mut a, &mut b, What::Frames, 5), Received::Broken);
     let (mut a, mut b) = open();
-    a.say(What::Frames, 5);
+    a.next_envelope(What::Frames, 5);
     assert_eq!(pass(&mut a, &mut b, What::Ask, 0), Received::Broken, "the last one is missed, too");
 }
 
 #[test]
 fn messages_of_another_session_do_not_count() {
     let (mut a, _) = open();
-    let late = a.say(What::Frames, 5);
+    let late = a.next_envelope(What::Frames, 5);
     let mut b = Session::new(2, 23);
-    assert_eq!(b.heard(&late, 5), Received::Nothing);
+    assert_eq!(b.receive(&late, 5), Received::Nothing);
     assert_eq!(pass(&mut b, &mut a, What::Open, 0), Received::Broken);
 }
 
@@ -104,7 +104,7 @@ fn messages_in_flight_are_bounded_until_taken() {
 #[test]
 fn nobody_acks_what_was_not_sent() {
     let (mut a, mut b) = open();
-    let mut said = b.say(What::Ack, 0);
+    let mut said = b.next_envelope(What::Ack, 0);
     said.taken = 1_000_000;
-    assert_eq!(a.heard(&said, 0), Received::Broken);
+    assert_eq!(a.receive(&said, 0), Received::Broken);
 }

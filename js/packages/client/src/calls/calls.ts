@@ -16,10 +16,10 @@ import type { Fields, Id } from "../wire/frames.js";
 export interface CallSite {
 	readonly runtime: Runtime;
 	/** Exports of one call; undefined while their code is not loaded. */
-	giving(peer: number | undefined): ExportScope | undefined;
+	exportScope(peer: number | undefined): ExportScope | undefined;
 	/** Converts references among received values. */
 	readonly take: Take;
-	/** Loads the code for values of rare kinds, and for what goes by reference. */
+	/** Loads the code for values of rare kinds and for references. */
 	load(): Promise<unknown>;
 	/** Ends when there is a link, or none will come; false: not within that time. */
 	joined(timeoutMs: number): Promise<void>;
@@ -48,10 +48,10 @@ export interface Plan {
 	readonly signal: AbortSignal | undefined;
 	/** The number of the node that is called, where that is known. */
 	readonly peer?: number;
-	/** True if functions and objects may be given. */
+	/** True if arguments may have exports. */
 	readonly gives: boolean;
-	/** Notes that the callee has gone. */
-	readonly gone?: () => void;
+	/** Called when the callee no longer exists. */
+	readonly onGone?: () => void;
 }
 
 /** Where a call is that was sent. */
@@ -87,17 +87,17 @@ export function send(
 	return { session, id };
 }
 
-/** Where a call goes: what gives something back goes to its owner, who is looked for. */
-export function addressOf(from: CallSite, plan: Plan, giving: ExportScope | undefined): string | Promise<string> {
-	const owner = giving?.owner;
+/** Subject of a call; a call that returns a reference goes to the instance of its owner. */
+export function addressOf(from: CallSite, plan: Plan, exports: ExportScope | undefined): string | Promise<string> {
+	const owner = exports?.owner;
 	return owner === undefined || plan.service === undefined
 		? plan.subject()
 		: from.instanceAt(plan.service, owner).then(plan.subject);
 }
 
-/** Writes the arguments of a call. */
-export function written(value: unknown, plan: Plan, giving: ExportScope | undefined): Uint8Array {
-	return writeValue(value, giving?.give ?? (plan.gives ? unloaded : undefined), plan.title);
+/** Payload of a call: its arguments, encoded. */
+export function payloadOf(value: unknown, plan: Plan, exports: ExportScope | undefined): Uint8Array {
+	return writeValue(value, exports?.give ?? (plan.gives ? unloaded : undefined), plan.title);
 }
 
 function unloaded(): never {
@@ -137,7 +137,7 @@ export class Once implements Caller {
 	private sent: Sent | undefined;
 	private resolve: ((value: unknown) => void) | undefined;
 	private reject: ((error: unknown) => void) | undefined;
-	private giving: ExportScope | undefined;
+	private exports: ExportScope | undefined;
 	/** True if an instance had no capacity for it, and another one may have it. */
 	isRefused = false;
 
@@ -146,9 +146,9 @@ export class Once implements Caller {
 		private readonly plan: Plan,
 	) {}
 
-	/** True if the call gave something that can't be given a second time. */
+	/** True if the call can be sent only once: a stream or a returned reference is in it. */
 	get isOnly(): boolean {
-		return this.giving?.isOnce ?? false;
+		return this.exports?.isOnce ?? false;
 	}
 
 	run(value: unknown, until: number): Promise<unknown> {
@@ -164,9 +164,9 @@ export class Once implements Caller {
 		const left = (): number => Math.max(1, until - from.runtime.now);
 		try {
 			plan.signal?.throwIfAborted();
-			this.giving = plan.gives ? from.giving(plan.peer) : undefined;
-			const payload = written(value, plan, this.giving);
-			const address = addressOf(from, plan, this.giving);
+			this.exports = plan.gives ? from.exportScope(plan.peer) : undefined;
+			const payload = payloadOf(value, plan, this.exports);
+			const address = addressOf(from, plan, this.exports);
 			if (typeof address === "string") {
 				this.open(address, payload, left());
 			} else {
@@ -192,30 +192,30 @@ export class Once implements Caller {
 		try {
 			const read = readAny(payload, this.from);
 			if (read instanceof Promise) {
-				read.then(this.given, this.end);
+				read.then(this.fulfill, this.end);
 			} else {
-				this.given(read);
+				this.fulfill(read);
 			}
 		} catch (error) {
 			this.end(error);
 		}
 	}
 
-	private readonly given = ({ value }: { readonly value: unknown }): void => {
+	private readonly fulfill = ({ value }: { readonly value: unknown }): void => {
 		this.plan.signal?.removeEventListener("abort", this.abort);
-		this.giving?.ended(false);
+		this.exports?.ended(false);
 		this.resolve?.(value);
 	};
 
 	item(): void {}
 
-	over(): void {
+	completed(): void {
 		this.end(new WireError(`${this.plan.title}: it ended without a value`));
 	}
 
 	failed(failure: Failure): void {
 		const { number } = failure as { readonly number?: number };
-		this.isRefused = number === OVERLOADED && this.plan.gives && !this.giving?.owns;
+		this.isRefused = number === OVERLOADED && this.plan.gives && !this.exports?.owns;
 		errorOf(failure, this.plan, this.from, this.end);
 	}
 
@@ -227,7 +227,7 @@ export class Once implements Caller {
 
 	private readonly end = (error: unknown): void => {
 		this.plan.signal?.removeEventListener("abort", this.abort);
-		this.giving?.ended(error instanceof LinkLost || error instanceof NoResponders);
+		this.exports?.ended(error instanceof LinkLost || error instanceof NoResponders);
 		this.reject?.(error);
 	};
 }
@@ -253,7 +253,7 @@ export function errorOf(failure: Failure, plan: Plan, from: CallSite, then: (err
 	}
 	const { number, payload } = failure;
 	if (number === GONE) {
-		plan.gone?.();
+		plan.onGone?.();
 	}
 	const byNumber = (): TidewireError => errorOfNumber(number, `${plan.title}: ${decodeLenient(payload)}`);
 	if (number !== REMOTE_ERROR) {
@@ -297,7 +297,7 @@ const IS_STREAM = /: it is a stream, /;
  */
 export class Invocation implements Promise<unknown>, AsyncIterable<unknown> {
 	readonly [Symbol.toStringTag] = "Invocation";
-	private made: Promise<unknown> | undefined;
+	private result: Promise<unknown> | undefined;
 	/** True if the program has awaited it, or reads it. */
 	private isTaken = false;
 
@@ -318,8 +318,8 @@ export class Invocation implements Promise<unknown>, AsyncIterable<unknown> {
 	}
 
 	private make(): Promise<unknown> {
-		this.made ??= this.run(false);
-		return this.made;
+		this.result ??= this.run(false);
+		return this.result;
 	}
 
 	/** Makes a call that the program left alone. It fails as a promise without handlers does. */

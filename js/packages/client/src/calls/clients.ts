@@ -27,7 +27,7 @@ export class Clients {
 	declare start: Commands["start"];
 
 	/**
-	 * @param references What goes by reference; undefined while its code is not loaded.
+	 * @param references Exports and imports; undefined while their code is not loaded.
 	 * @param load Loads that.
 	 */
 	constructor(
@@ -41,13 +41,13 @@ export class Clients {
 			load,
 			nested: () => (plan) => plan,
 			bind: (run) => run,
-			giving: (peer) => references()?.giving(peer),
-			take: (stands) => {
+			exportScope: (peer) => references()?.exportScope(peer),
+			take: (reference) => {
 				const own = references();
 				if (own === undefined) {
 					throw new Unloaded();
 				}
-				return own.take(stands);
+				return own.take(reference);
 			},
 			joined: (timeoutMs) => presence.joined(timeoutMs),
 			instanceAt: async (service, node) => (await this.directory()).at(service, node),
@@ -73,21 +73,21 @@ export class Clients {
 	private method(service: string, method: string, options: CallOptions): (...args: unknown[]) => Invocation {
 		const { site } = this;
 		let known: Plan | undefined;
-		const start = (given?: StartOptions) => ({
-			start: (...args: unknown[]) => this.start(service, method, args, given),
+		const start = (startOptions?: StartOptions) => ({
+			start: (...args: unknown[]) => this.start(service, method, args, startOptions),
 		});
 		const call = (...args: unknown[]): Invocation => {
 			known ??= planOf(service, method, options);
 			const part = site.nested();
 			const own = part(known);
 			const run = (isStream: boolean) =>
-				this.chain({ service, method, args, options, isStream }, ({ args: sent, options: given }) => {
-					const plan = given === options ? own : part(planOf(service, method, checkOptions(given)));
+				this.chain({ service, method, args, options, isStream }, ({ args: sent, options: finalOptions }) => {
+					const plan = finalOptions === options ? own : part(planOf(service, method, checkOptions(finalOptions)));
 					const value = argumentsOf(sent);
 					return isStream
 						? readItems(site, plan, value)
-						: given.policy === "all"
-							? this.directory().then((directory) => directory.callAll(plan, method, value, given))
+						: finalOptions.policy === "all"
+							? this.directory().then((directory) => directory.callAll(plan, method, value, finalOptions))
 							: callValue(site, plan, value);
 				}) as Promise<unknown>;
 			return new Invocation(site.runtime, site.bind(run));

@@ -8,7 +8,7 @@ import type { ExportScope } from "../objects/references.js";
 import { Queue } from "../queue.js";
 import { asyncDispose } from "../symbols.js";
 import { Unloaded } from "../values/reader.js";
-import { addressOf, type CallSite, errorOf, located, type Plan, readAny, type Sent, send, written } from "./calls.js";
+import { addressOf, type CallSite, errorOf, located, type Plan, payloadOf, readAny, type Sent, send } from "./calls.js";
 
 /**
  * The items of a call that gives a stream. To leave a loop early, `return()`, closes the generator
@@ -16,13 +16,13 @@ import { addressOf, type CallSite, errorOf, located, type Plan, readAny, type Se
  */
 export class ItemReader implements Reader<unknown> {
 	private sent: Sent | undefined;
-	private begun = false;
+	private isStarted = false;
 	private readonly items = new Queue<Uint8Array>();
 	private readonly waiters = new Waiters<IteratorResult<unknown, undefined>>();
 	private end: { readonly error: unknown } | undefined;
-	private taken = 0;
+	private readCount = 0;
 	private isUnread = false;
-	private giving: ExportScope | undefined;
+	private exports: ExportScope | undefined;
 	private closed: (() => void)[] = [];
 
 	constructor(
@@ -53,7 +53,7 @@ export class ItemReader implements Reader<unknown> {
 
 	/** Reads no more, and waits until the other side has closed its generator. */
 	async return(): Promise<IteratorResult<unknown, undefined>> {
-		this.begun = true;
+		this.isStarted = true;
 		this.isUnread = true;
 		this.items.clear();
 		this.waiters.tell({ done: true, value: undefined });
@@ -72,10 +72,10 @@ export class ItemReader implements Reader<unknown> {
 	}
 
 	private begin(): void {
-		if (this.begun) {
+		if (this.isStarted) {
 			return;
 		}
-		this.begun = true;
+		this.isStarted = true;
 		this.write();
 	}
 
@@ -84,9 +84,9 @@ export class ItemReader implements Reader<unknown> {
 		const failed = (error: unknown): void => this.finish({ error });
 		try {
 			plan.signal?.throwIfAborted();
-			this.giving = plan.gives ? from.giving(plan.peer) : undefined;
-			const payload = written(this.value, plan, this.giving);
-			const address = addressOf(from, plan, this.giving);
+			this.exports = plan.gives ? from.exportScope(plan.peer) : undefined;
+			const payload = payloadOf(this.value, plan, this.exports);
+			const address = addressOf(from, plan, this.exports);
 			if (typeof address === "string") {
 				this.open(address, payload);
 			} else {
@@ -130,7 +130,7 @@ export class ItemReader implements Reader<unknown> {
 				this.waiters.tell(this.read(payload));
 			}
 		},
-		over: () => this.finish({ error: undefined }),
+		completed: () => this.finish({ error: undefined }),
 		replied: () => {
 			const text = "it gives one value: await it, rather than read it with `for await`";
 			this.finish({
@@ -141,11 +141,11 @@ export class ItemReader implements Reader<unknown> {
 	};
 
 	private async read(payload: Uint8Array): Promise<IteratorResult<unknown, undefined>> {
-		this.taken++;
-		if (this.taken >= STREAM_CREDIT / 2 && this.end === undefined && this.sent !== undefined) {
-			this.sent.session.want(this.sent.id, this.taken);
+		this.readCount++;
+		if (this.readCount >= STREAM_CREDIT / 2 && this.end === undefined && this.sent !== undefined) {
+			this.sent.session.want(this.sent.id, this.readCount);
 			this.from.runtime.plan();
-			this.taken = 0;
+			this.readCount = 0;
 		}
 		const { value } = await readAny(payload, this.from);
 		return { done: false, value };
@@ -164,7 +164,7 @@ export class ItemReader implements Reader<unknown> {
 		}
 		this.end = this.isUnread ? { error: undefined } : end;
 		this.plan.signal?.removeEventListener("abort", this.abort);
-		this.giving?.ended(end.error instanceof LinkLost || end.error instanceof NoResponders);
+		this.exports?.ended(end.error instanceof LinkLost || end.error instanceof NoResponders);
 		for (const closed of this.closed.splice(0)) {
 			closed();
 		}

@@ -97,11 +97,11 @@ export function readInstances(listed: unknown, skipped: () => void = () => {}): 
 			const end = at + length;
 			const fields: Fields = readFields(listed, view, at, end);
 			at = end;
-			const said = fieldText(fields, "service");
-			if (said === undefined) {
+			const announcement = fieldText(fields, "service");
+			if (announcement === undefined) {
 				continue;
 			}
-			const info = described(said);
+			const info = described(announcement);
 			const [instance] = info?.instances ?? [];
 			if (info && queue === "" && pattern === serviceSubject(info.name, "*", instance)) {
 				const detail = { id: instance, version: "", metadata: {}, ...info.details?.[0], node } as InstanceInfo;

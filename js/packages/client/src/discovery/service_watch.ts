@@ -60,7 +60,7 @@ class ServiceWatch {
 			try {
 				await this.follow();
 				if (this.isStale) {
-					const changes = await this.look();
+					const changes = await this.refresh();
 					if (changes.length > 0) {
 						return changes;
 					}
@@ -118,8 +118,8 @@ class ServiceWatch {
 	}
 
 	/** Compares the hub's list with the last one. */
-	private async look(): Promise<InstanceChange[]> {
-		// Before the list is asked for: a change meanwhile causes another look.
+	private async refresh(): Promise<InstanceChange[]> {
+		// Before the request: a change meanwhile causes another refresh.
 		this.isStale = false;
 		const found = new Map<string, InstanceChange>();
 		for (const { name, details } of await this.node.directory.services()) {

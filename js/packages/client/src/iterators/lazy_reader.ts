@@ -10,7 +10,7 @@ import { Waiters, type WaitOptions } from "./waiters.js";
  */
 export function lazyReader<T>(shell: Pick<Shell, "watch">, begin: () => Promise<Reader<T>>, eager = false): Reader<T> {
 	let own: Promise<Reader<T>> | undefined;
-	let begun: Reader<T> | undefined;
+	let source: Reader<T> | undefined;
 	let isOver = false;
 	let reads = 0;
 	/** The reader while a read waits: it is not dropped. */
@@ -36,12 +36,12 @@ export function lazyReader<T>(shell: Pick<Shell, "watch">, begin: () => Promise<
 			reads++;
 			busy.add(this);
 			try {
-				if (begun === undefined) {
+				if (source === undefined) {
 					const waits = beginning.wait(options.signal);
 					start();
-					begun = await waits;
+					source = await waits;
 				}
-				return await begun.next(options);
+				return await source.next(options);
 			} finally {
 				if (--reads === 0) {
 					busy.clear();

@@ -8,11 +8,11 @@ export interface WaitOptions {
 
 interface Waiter<T> {
 	readonly resolve: (result: T | Promise<T>) => void;
-	/** It gets its item: its signal is of no use any more. */
-	readonly taken: () => void;
+	/** Stops listening to the signal. */
+	readonly detach: () => void;
 }
 
-/** All get the same: a read that was given up takes nothing from the one that follows. */
+/** All get the same: an aborted read takes nothing from the next one. */
 export class Waiters<T> {
 	private waiting = new Set<Waiter<T>>();
 
@@ -27,8 +27,8 @@ export class Waiters<T> {
 				this.waiting.delete(waiter);
 				reject(signal?.reason);
 			};
-			const taken = (): void => signal?.removeEventListener("abort", abort);
-			const waiter = { resolve, taken };
+			const detach = (): void => signal?.removeEventListener("abort", abort);
+			const waiter = { resolve, detach };
 			signal?.addEventListener("abort", abort);
 			this.waiting.add(waiter);
 		});
@@ -36,10 +36,10 @@ export class Waiters<T> {
 
 	/** Ends all waits as a promise ends. */
 	tell(result: T | Promise<T>): void {
-		const taken = this.waiting;
+		const waiters = this.waiting;
 		this.waiting = new Set();
-		for (const { resolve, taken: done } of taken) {
-			done();
+		for (const { resolve, detach } of waiters) {
+			detach();
 			resolve(result);
 		}
 	}

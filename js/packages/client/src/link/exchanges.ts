@@ -5,12 +5,12 @@ import { WireError } from "../generated/errors.js";
 import type { Fields, Id } from "../wire/frames.js";
 
 /**
- * The caller's side of a call: one `replied`, `over` or `failed`, and nothing after it.
+ * The caller's side of a call: one `replied`, `completed` or `failed`, and nothing after it.
  */
 export interface Caller {
 	replied(payload: Uint8Array): void;
 	item(payload: Uint8Array): void;
-	over(): void;
+	completed(): void;
 	failed(error: TidewireError | { readonly number: number; readonly payload: Uint8Array }): void;
 }
 
@@ -18,8 +18,8 @@ export interface Caller {
 export interface Callee {
 	/** The caller gave up, or its link ended: nothing can be answered any more. */
 	cancelled(): void;
-	/** Further items are wanted; 0: none any more, and the answer is to end. */
-	wanted(items: number): void;
+	/** Credit for further items; 0: the caller reads no more, and the answer ends. */
+	credited(items: number): void;
 }
 
 /** A call of another node. */
@@ -90,10 +90,10 @@ export interface Agreed {
 	readonly ofToken: readonly string[];
 }
 
-/** The error of a number that travelled. */
+/** Error of a number from the wire. */
 export function errorOfNumber(number: number, text: string): TidewireError {
-	const made = ERRORS.get(number);
-	return made === undefined
+	const errorClass = ERRORS.get(number);
+	return errorClass === undefined
 		? new WireError(`error ${number}, which this version does not know: ${text}`)
-		: new made(text);
+		: new errorClass(text);
 }

@@ -17,7 +17,7 @@ interface InboundExchange {
 	origin: number;
 	isOpen: boolean;
 	callee: Callee | undefined;
-	wanted: number;
+	credit: number;
 	unread: boolean;
 	timer: Timer | undefined;
 }
@@ -98,7 +98,7 @@ export class InboundCalls {
 		}
 	}
 
-	over(id: Id): void {
+	endItems(id: Id): void {
 		const theirs = this.open(id);
 		if (theirs !== undefined) {
 			this.end(id, theirs);
@@ -130,7 +130,7 @@ export class InboundCalls {
 	// Frames of the other side
 
 	/** A payload begins that opens an exchange. */
-	begun({ slot, generation, lane }: Frame): void {
+	openSlot({ slot, generation, lane }: Frame): void {
 		if (slot >= this.agreed.ownInFlight) {
 			throw new LimitExceeded(`link_in_flight=${this.agreed.ownInFlight}: slot ${slot} is beyond it`);
 		}
@@ -143,7 +143,7 @@ export class InboundCalls {
 			origin: 0,
 			isOpen: false,
 			callee: undefined,
-			wanted: 0,
+			credit: 0,
 			unread: false,
 			timer: undefined,
 		});
@@ -175,27 +175,27 @@ export class InboundCalls {
 		const beat = this.agreed.heartbeatMs / 2;
 		const every = Math.max(ALIVE_LEAST_MS, deadlineMs > 0 ? Math.min(beat, deadlineMs / 4) : beat);
 		theirs.timer = this.timers.add(now + every, (at) => this.alive(id, theirs, every, at));
-		if (theirs.wanted > 0) {
-			callee.wanted(theirs.wanted);
+		if (theirs.credit > 0) {
+			callee.credited(theirs.credit);
 		}
 		if (theirs.unread) {
-			callee.wanted(0);
+			callee.credited(0);
 		}
 	}
 
 	credited(frame: Frame, items: number): void {
 		const theirs = frame.answer ? undefined : this.of(frame);
 		if (theirs?.isOpen) {
-			theirs.callee?.wanted(items);
+			theirs.callee?.credited(items);
 		} else if (theirs !== undefined) {
-			theirs.wanted += items;
+			theirs.credit += items;
 			theirs.unread ||= items === 0;
 		}
 	}
 
 	cancelled(frame: Frame): void {
 		const theirs = this.of(frame);
-		// An answer that was given and not taken yet, too: the caller does not ask for its rest.
+		// Drops queued parts of the answer, too: the caller does not ask for them.
 		this.out.drop(frame, true);
 		if (theirs !== undefined) {
 			this.end(frame, theirs);

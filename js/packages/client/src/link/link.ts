@@ -107,7 +107,7 @@ export class Link {
 		}
 		this.state = "greeting";
 		const { name, token, heartbeatMs, payloadBytes } = this.options;
-		const said: [string, string][] = [
+		const settings: [string, string][] = [
 			["name", name],
 			["in-flight", String(limits.LINK_IN_FLIGHT)],
 			["frame-bytes", String(limits.LINK_FRAME_BYTES)],
@@ -115,12 +115,12 @@ export class Link {
 			["heartbeat-ms", String(heartbeatMs)],
 		];
 		if (token !== undefined) {
-			said.push(["token", token]);
+			settings.push(["token", token]);
 		}
 		if (this.resume !== undefined) {
-			said.push(["resume", this.resume]);
+			settings.push(["resume", this.resume]);
 		}
-		const fields: Fields = said.map(([key, value]) => [key, encode(value)]);
+		const fields: Fields = settings.map(([key, value]) => [key, encode(value)]);
 		this.send(writeFrame(Kind.HELLO, 0, NO_ID, { oldest: VERSION, newest: VERSION }, fieldBytes(fields)));
 	}
 
@@ -144,7 +144,7 @@ export class Link {
 	/** The socket has closed, or could not be opened. */
 	disconnected(reason: string, now: number): void {
 		if (this.state === "connecting" || this.state === "greeting" || this.state === "joined") {
-			this.gone(new LinkLost(reason), now);
+			this.rejoin(new LinkLost(reason), now);
 		}
 	}
 
@@ -179,7 +179,7 @@ export class Link {
 		this.actions.push({ do: "connect" });
 		this.timer = this.timers.add(now + limits.LINK_GREETING_MS, (at) => {
 			this.actions.push({ do: "disconnect", code: WRONG });
-			this.gone(new LinkLost(`the hub did not answer within ${limits.LINK_GREETING_MS} ms`), at);
+			this.rejoin(new LinkLost(`the hub did not answer within ${limits.LINK_GREETING_MS} ms`), at);
 		});
 	}
 
@@ -247,7 +247,7 @@ export class Link {
 				return;
 			}
 			this.actions.push({ do: "disconnect", code: WRONG });
-			this.gone(new LinkLost(`nothing was heard of the hub for ${2 * this.options.heartbeatMs} ms`), now);
+			this.rejoin(new LinkLost(`nothing was heard of the hub for ${2 * this.options.heartbeatMs} ms`), now);
 		});
 	}
 
@@ -258,11 +258,11 @@ export class Link {
 			this.send(writeFrame(Kind.ERROR, 0, NO_ID, { number }, encode(error.message)));
 		}
 		this.actions.push({ do: "disconnect", code: WRONG });
-		this.gone(error, now);
+		this.rejoin(error, now);
 	}
 
-	/** The link has ended: joins again after a backoff, unless that is of no use. */
-	private gone(error: TidewireError, now: number): void {
+	/** Ends the session, and joins again after a backoff unless the error is final. */
+	private rejoin(error: TidewireError, now: number): void {
 		const wasJoined = this.state === "joined";
 		this.timers.cancel(this.timer);
 		this.timers.cancel(this.heart);

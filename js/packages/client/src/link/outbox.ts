@@ -8,7 +8,7 @@ import { FIXED, Flag, type Head, type Id, Kind, NORMAL, putFixed, writeFrame } f
 const LANES = 4;
 /** Frames that go in one message together. */
 const MESSAGE_BYTES = 65_536;
-/** Share of the items for one node in the capacity that is left for items. */
+/** Share of the items for one node in the capacity that remains for items. */
 const ITEM_SHARE = 3;
 /** Size of a frame that reports a dropped answer. */
 const TOLD_BYTES = 256;
@@ -117,9 +117,9 @@ export class Outbox {
 		const transfer = this.transfers.get(keyOf(id, answer ? Flag.ANSWER : 0));
 		if (transfer !== undefined) {
 			transfer.behind.length = 0;
-			this.bytes -= leftOf(transfer);
+			this.bytes -= remainingOf(transfer);
 			transfer.at = transfer.payload.length;
-			this.over(transfer);
+			this.finish(transfer);
 		}
 	}
 
@@ -134,7 +134,7 @@ export class Outbox {
 	/** How much of what one exchange sends waits behind its long payload, or is that itself. */
 	waitingOf(id: Id, answer: boolean): number {
 		const transfer = this.transfers.size > 0 ? this.transfers.get(keyOf(id, answer ? Flag.ANSWER : 0)) : undefined;
-		return transfer === undefined ? 0 : leftOf(transfer);
+		return transfer === undefined ? 0 : remainingOf(transfer);
 	}
 
 	/**
@@ -167,30 +167,30 @@ export class Outbox {
 		const stuck = [...this.transfers.values()].filter((one) => isStuck(one) && one.called !== called);
 		const waiting = new Map<number, number>();
 		for (const one of stuck) {
-			waiting.set(one.called, (waiting.get(one.called) ?? 0) + leftOf(one));
+			waiting.set(one.called, (waiting.get(one.called) ?? 0) + remainingOf(one));
 		}
 		const beyond = [...waiting.values()].reduce((sum, bytes) => sum + Math.max(0, bytes - own), 0);
-		const gone: Transfer[] = [];
-		// With each that goes, room is needed to say so.
-		while (this.bytes <= LINK_QUEUE_BYTES + beyond && this.bytes + gone.length * TOLD_BYTES > LINK_QUEUE_BYTES) {
+		const dropped: Transfer[] = [];
+		// Each dropped answer needs capacity for its FAIL.
+		while (this.bytes <= LINK_QUEUE_BYTES + beyond && this.bytes + dropped.length * TOLD_BYTES > LINK_QUEUE_BYTES) {
 			const [most, bytes] = [...waiting].reduce((one, other) => (other[1] > one[1] ? other : one), [0, own]);
 			const at = stuck.findLastIndex((one) => one.called === most);
 			const newest = bytes > own ? stuck.splice(at, 1)[0] : undefined;
 			if (newest === undefined) {
 				break;
 			}
-			waiting.set(most, bytes - leftOf(newest));
+			waiting.set(most, bytes - remainingOf(newest));
 			this.drop(newest.id, true);
-			gone.push(newest);
+			dropped.push(newest);
 		}
-		return gone;
+		return dropped;
 	}
 
 	/** Bytes of long payloads that wait. */
 	private untaken(of: (transfer: Transfer) => boolean): number {
 		let bytes = 0;
 		for (const transfer of this.transfers.values()) {
-			bytes += of(transfer) ? leftOf(transfer) : 0;
+			bytes += of(transfer) ? remainingOf(transfer) : 0;
 		}
 		return bytes;
 	}
@@ -234,9 +234,9 @@ export class Outbox {
 	private chunk(lane: Lane): Parts | undefined {
 		for (let turns = lane.transfers.size; turns > 0; turns--) {
 			const transfer = lane.transfers.shift() as Transfer;
-			const left = transfer.payload.length - transfer.at;
-			const bytes = Math.min(this.chunkBytes, transfer.window, left);
-			if (left === 0) {
+			const remaining = transfer.payload.length - transfer.at;
+			const bytes = Math.min(this.chunkBytes, transfer.window, remaining);
+			if (remaining === 0) {
 				continue;
 			}
 			if (bytes <= 0) {
@@ -244,16 +244,16 @@ export class Outbox {
 				continue;
 			}
 			const fixed = new Uint8Array(FIXED);
-			const flags = transfer.lane | (transfer.answer ? Flag.ANSWER : 0) | (bytes < left ? Flag.MORE : 0);
+			const flags = transfer.lane | (transfer.answer ? Flag.ANSWER : 0) | (bytes < remaining ? Flag.MORE : 0);
 			putFixed(new DataView(fixed.buffer), Kind.CHUNK, flags, transfer.id, 0, bytes);
 			const part = transfer.payload.subarray(transfer.at, transfer.at + bytes);
 			transfer.at += bytes;
 			transfer.window -= bytes;
 			this.bytes -= bytes;
-			if (bytes < left) {
+			if (bytes < remaining) {
 				lane.transfers.push(transfer);
 			} else {
-				this.over(transfer);
+				this.finish(transfer);
 			}
 			return [fixed, part];
 		}
@@ -261,7 +261,7 @@ export class Outbox {
 	}
 
 	/** Queues the frames that follow a long payload. */
-	private over(transfer: Transfer): void {
+	private finish(transfer: Transfer): void {
 		const lane = this.lanes[transfer.lane] as Lane;
 		this.transfers.delete(keyOf(transfer.id, transfer.answer ? Flag.ANSWER : 0));
 		if (transfer.kind === Kind.PUBLISH) {
@@ -291,7 +291,7 @@ export class Outbox {
 	}
 }
 
-function leftOf({ payload, at }: Transfer): number {
+function remainingOf({ payload, at }: Transfer): number {
 	return payload.length - at;
 }
 

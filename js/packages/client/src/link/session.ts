@@ -261,7 +261,7 @@ export class Session {
 		}
 	}
 
-	/** Asks whether all that was said has arrived. */
+	/** Calls `then` when all that was sent before has arrived. */
 	arrived(then: () => void): void {
 		this.pings++;
 		this.pongs.set(this.pings, then);
@@ -269,7 +269,7 @@ export class Session {
 		this.tell(Kind.PING, 3, { slot: this.pings, generation: 0 });
 	}
 
-	/** The link has ended: so has everything that was said over it. */
+	/** The link has ended: all exchanges fail. */
 	lost(text: string): void {
 		if (this.ended) {
 			return;
@@ -413,7 +413,7 @@ export class Session {
 		const mine = frame.answer ? this.mine.get(frame) : undefined;
 		if (mine?.is === "call") {
 			this.endMine(frame, mine);
-			mine.caller.over();
+			mine.caller.completed();
 		}
 	}
 
@@ -444,7 +444,7 @@ export class Session {
 	private expects(frame: Frame): boolean {
 		const { kind } = frame;
 		if (kind === Kind.CALL || (kind === Kind.PUBLISH && frame.stated)) {
-			this.theirs.begun(frame);
+			this.theirs.openSlot(frame);
 			return true;
 		}
 		if (kind === Kind.PUBLISH) {
@@ -469,8 +469,8 @@ export class Session {
 
 	private progressed(frame: Frame, progress: Progress, now: number, head?: Head): void {
 		if (progress.is === "whole") {
-			const begun = progress.frame;
-			this.complete(begun, head ?? readHead(begun), progress.payload, now);
+			const first = progress.frame;
+			this.complete(first, head ?? readHead(first), progress.payload, now);
 		} else if (progress.is === "more") {
 			this.tell(Kind.WINDOW, inLane(frame.lane, !frame.answer), frame, {
 				bytes: progress.ask,

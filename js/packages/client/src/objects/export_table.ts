@@ -1,7 +1,4 @@
-/**
- * Functions, objects and streams that this node has given to others: each lives as long as it is
- * used, or its lease.
- */
+/** Exports of this node: each lives as long as it is used, or its lease. */
 import { InvalidArgument, LimitExceeded, RemoteGone, WireError } from "../generated/errors.js";
 import { REMOTE_LEASE_MS, REMOTE_OBJECTS } from "../generated/limits.js";
 import type { Runtime } from "../link/runtime.js";
@@ -11,10 +8,10 @@ import { type Bound, boundFunction, boundMethods } from "./methods.js";
 import { type ReferenceKind, Remote } from "./remote.js";
 
 const KEY_BYTES = 16;
-/** How long what was given in a call that is over waits for the word that its callee has got it. */
+/** How long the exports of an ended call wait for the claim of the callee. */
 const CLAIM_MS = 5000;
 
-/** One object that one node has been given. */
+/** An export: one target for one node. */
 export interface Entry {
 	readonly key: string;
 	readonly kind: ReferenceKind;
@@ -27,7 +24,8 @@ export interface Entry {
 	 * chosen it.
 	 */
 	origin: number | undefined;
-	given: number;
+	/** How often it was sent and not released. */
+	count: number;
 	/** Calls of it, and calls whose argument it is, that are under way. */
 	busy: number;
 	timer: Timer | undefined;
@@ -52,7 +50,7 @@ export class ExportTable {
 		return this.entries.get(key);
 	}
 
-	/** The link was lost: with it, all that was given. */
+	/** Drops all exports: the link was lost. */
 	lost(): void {
 		for (const entry of [...this.entries.values()]) {
 			this.remove(entry);
@@ -68,9 +66,7 @@ export class ExportTable {
 		}
 	}
 
-	/**
-	 * Entry of a value that is given to a node, whose number may be unknown; undefined for data.
-	 */
+	/** Entry of a value for a node, whose number may be unknown; undefined for data. */
 	entry(value: unknown, peer: number | undefined, mayStream: boolean): Entry | undefined {
 		const marked = value instanceof Remote ? value : undefined;
 		const target = marked?.target ?? value;
@@ -81,7 +77,7 @@ export class ExportTable {
 		const known = peer === undefined ? undefined : this.known(target as object, peer, kind);
 		const entry = known ?? this.add(target as object, kind, peer, marked?.leaseMs ?? REMOTE_LEASE_MS);
 		marked?.tables.add(this.self);
-		entry.given++;
+		entry.count++;
 		this.renew(entry, entry.leaseMs);
 		return entry;
 	}
@@ -104,7 +100,7 @@ export class ExportTable {
 				`remote_objects=${REMOTE_OBJECTS}: so many exports are open: dispose some, or shorten leases`,
 			);
 		}
-		const [title, methods] = given(kind, target);
+		const [title, methods] = describeTarget(kind, target);
 		if (methods.size === 0) {
 			throw new InvalidArgument(`${title}: it has no methods that could be called`);
 		}
@@ -117,7 +113,7 @@ export class ExportTable {
 			methods,
 			leaseMs,
 			origin,
-			given: 0,
+			count: 0,
 			busy: 0,
 			timer: undefined,
 		};
@@ -125,8 +121,8 @@ export class ExportTable {
 		return entry;
 	}
 
-	/** Form of an entry on the wire. */
-	stands(entry: Entry): Record<string, unknown> {
+	/** Wire form of an entry. */
+	referenceTo(entry: Entry): Record<string, unknown> {
 		const methods = [...entry.methods.values()].map((bound) => [bound.name, bound.streams, null]);
 		const { key, kind, title } = entry;
 		return { node: this.number, name: this.name, key, kind, title, methods };
@@ -139,7 +135,7 @@ export class ExportTable {
 	idle(entry: Entry): void {
 		entry.busy--;
 		this.renew(entry, entry.origin === undefined ? Math.min(entry.leaseMs, CLAIM_MS) : entry.leaseMs);
-		if (entry.given <= 0 && entry.busy === 0) {
+		if (entry.count <= 0 && entry.busy === 0) {
 			this.remove(entry);
 		}
 	}
@@ -171,8 +167,8 @@ export class ExportTable {
 			const entry = this.entries.get(String(parts[at]));
 			const count = Number(parts[at + 1]);
 			if (entry !== undefined && (entry.origin ?? origin) === origin && count > 0) {
-				entry.given -= count;
-				if (entry.given <= 0 && entry.busy === 0) {
+				entry.count -= count;
+				if (entry.count <= 0 && entry.busy === 0) {
 					this.remove(entry);
 				}
 			}
@@ -191,7 +187,7 @@ export class ExportTable {
 	private renew(entry: Entry, ms: number): void {
 		this.runtime.timers.cancel(entry.timer);
 		entry.timer = this.runtime.timers.add(this.runtime.now + ms, () => {
-			// It stands still during calls, and begins anew with their end.
+			// The lease is paused during calls, and renewed at their end.
 			if (entry.busy === 0) {
 				this.remove(entry);
 			}
@@ -205,7 +201,7 @@ export class ExportTable {
 	}
 }
 
-function given(kind: ReferenceKind, target: object): [title: string, methods: ReadonlyMap<string, Bound>] {
+function describeTarget(kind: ReferenceKind, target: object): [title: string, methods: ReadonlyMap<string, Bound>] {
 	if (kind === "items") {
 		const take: Bound = {
 			name: "take",

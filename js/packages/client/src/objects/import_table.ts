@@ -18,9 +18,9 @@ import type { Reference } from "./remote.js";
 
 const TELL_MS = 30_000;
 
-/** Something that this node holds of another one. */
+/** An import: a function, an object or a stream of another node. */
 export interface ImportEntry {
-	readonly stands: Reference;
+	readonly reference: Reference;
 	count: number;
 	isGone: boolean;
 	readonly proxy: WeakRef<object>;
@@ -42,10 +42,10 @@ export interface Disposal {
 /** Class of the objects of other nodes, so that they are not taken for data. */
 class RemoteThing {}
 
-const HELD: unique symbol = Symbol("held");
+const IMPORT: unique symbol = Symbol("held");
 
 export class ImportTable {
-	private readonly holdings = new Map<string, ImportEntry>();
+	private readonly entries = new Map<string, ImportEntry>();
 	private claims = new Map<number, string[]>();
 	private releases = new Map<number, Map<string, number>>();
 	private isPlanned = false;
@@ -56,10 +56,10 @@ export class ImportTable {
 	) {}
 
 	get size(): number {
-		return this.holdings.size;
+		return this.entries.size;
 	}
 
-	/** The link was lost: with it, all that is held. */
+	/** Drops all imports: the link was lost. */
 	lost(): void {
 		this.left();
 		this.claims.clear();
@@ -68,77 +68,74 @@ export class ImportTable {
 
 	/** A node has gone, or all of them: its exports can't be called. */
 	left(origin?: number): void {
-		for (const [key, holding] of this.holdings) {
-			if (origin === undefined || holding.stands.node === origin) {
-				holding.isGone = true;
-				this.holdings.delete(key);
+		for (const [key, entry] of this.entries) {
+			if (origin === undefined || entry.reference.node === origin) {
+				entry.isGone = true;
+				this.entries.delete(key);
 			}
 		}
 	}
 
-	/** Makes something of what stands for a function or an object of another node. */
-	take(stands: Reference): unknown {
-		const known = this.holdings.get(stands.key);
+	/** Proxy of a function or an object of another node. */
+	take(reference: Reference): unknown {
+		const known = this.entries.get(reference.key);
 		const proxy = known?.proxy.deref();
 		if (known !== undefined && proxy !== undefined) {
 			known.count++;
 			return proxy;
 		}
-		if (this.holdings.size >= REMOTE_OBJECTS) {
+		if (this.entries.size >= REMOTE_OBJECTS) {
 			throw new LimitExceeded(`remote_objects=${REMOTE_OBJECTS}: so many imports are open: dispose some`);
 		}
-		return this.hold(stands);
+		return this.add(reference);
 	}
 
-	private hold(stands: Reference): object {
-		const shared: { holding?: ImportEntry } = {};
-		const holdingOf = (): ImportEntry => shared.holding as ImportEntry;
-		const proxy = this.proxy(stands, holdingOf);
-		const holding: ImportEntry = {
-			stands,
+	private add(reference: Reference): object {
+		const shared: { entry?: ImportEntry } = {};
+		const entryOf = (): ImportEntry => shared.entry as ImportEntry;
+		const proxy = this.proxy(reference, entryOf);
+		const entry: ImportEntry = {
+			reference,
 			count: 1,
 			isGone: false,
 			proxy: new WeakRef(proxy),
 		};
-		shared.holding = holding;
-		this.holdings.set(stands.key, holding);
-		this.runtime.shell.watch(proxy, () => this.letGo(holding));
-		const claims = this.claims.get(stands.node) ?? [];
-		claims.push(stands.key);
-		this.claims.set(stands.node, claims);
+		shared.entry = entry;
+		this.entries.set(reference.key, entry);
+		this.runtime.shell.watch(proxy, () => this.letGo(entry));
+		const claims = this.claims.get(reference.node) ?? [];
+		claims.push(reference.key);
+		this.claims.set(reference.node, claims);
 		this.tellSoon();
 		return proxy;
 	}
 
-	private proxy(stands: Reference, holdingOf: () => ImportEntry): object {
-		const dispose = (): void => this.letGo(holdingOf());
+	private proxy(reference: Reference, entryOf: () => ImportEntry): object {
+		const dispose = (): void => this.letGo(entryOf());
 		const common = {
 			dispose,
 			[asyncDispose]: async (): Promise<void> => dispose(),
-			[HELD]: holdingOf,
+			[IMPORT]: entryOf,
 		};
-		if (stands.kind === "items") {
+		if (reference.kind === "items") {
 			return Object.assign(new RemoteThing(), common, {
 				[Symbol.asyncIterator]: () =>
-					lazyReader(
-						this.runtime.shell,
-						async () => new ItemReader(this.site, this.plan(holdingOf(), "take"), tuple()),
-					),
+					lazyReader(this.runtime.shell, async () => new ItemReader(this.site, this.plan(entryOf(), "take"), tuple())),
 			});
 		}
 		// Promises would treat an object with a method `then` as a promise.
-		const callable = stands.methods.filter(([name]) => name !== "then" && name !== "__proto__");
-		const methods = callable.map(([name, streams]) => [name, this.method(holdingOf, name, streams)] as const);
-		if (stands.kind === "function") {
-			return Object.assign(this.method(holdingOf, "call", stands.methods[0]?.[1] ?? false), common);
+		const callable = reference.methods.filter(([name]) => name !== "then" && name !== "__proto__");
+		const methods = callable.map(([name, streams]) => [name, this.method(entryOf, name, streams)] as const);
+		if (reference.kind === "function") {
+			return Object.assign(this.method(entryOf, "call", reference.methods[0]?.[1] ?? false), common);
 		}
 		return Object.assign(new RemoteThing(), Object.fromEntries(methods), common);
 	}
 
-	private method(holdingOf: () => ImportEntry, name: string, streams: boolean): (...args: unknown[]) => Invocation {
+	private method(entryOf: () => ImportEntry, name: string, streams: boolean): (...args: unknown[]) => Invocation {
 		return (...args) => {
 			const part = this.site.nested();
-			const plan = (): Plan => part(this.plan(holdingOf(), name));
+			const plan = (): Plan => part(this.plan(entryOf(), name));
 			const value = argumentsOf(args);
 			return new Invocation(
 				this.runtime,
@@ -148,9 +145,9 @@ export class ImportTable {
 		};
 	}
 
-	private plan(holding: ImportEntry, name: string): Plan {
-		const { node, key, title, kind, methods } = holding.stands;
-		if (holding.isGone) {
+	private plan(entry: ImportEntry, name: string): Plan {
+		const { node, key, title, kind, methods } = entry.reference;
+		if (entry.isGone) {
 			throw new RemoteGone(`${title}: it was disposed, or a link was lost: get it again`);
 		}
 		const timeout = methods.find((method) => method[0] === name)?.[2];
@@ -160,24 +157,24 @@ export class ImportTable {
 			defaultMs: typeof timeout === "number" ? timeout * 1000 : ASK_TIMEOUT_MS,
 			peer: node,
 			gives: true,
-			gone: () => {
-				holding.isGone = true;
-				this.holdings.delete(key);
+			onGone: () => {
+				entry.isGone = true;
+				this.entries.delete(key);
 			},
 		};
 	}
 
-	private letGo(holding: ImportEntry): void {
-		const { key, node } = holding.stands;
-		if (this.holdings.get(key) === holding) {
-			this.holdings.delete(key);
+	private letGo(entry: ImportEntry): void {
+		const { key, node } = entry.reference;
+		if (this.entries.get(key) === entry) {
+			this.entries.delete(key);
 		}
-		if (holding.isGone) {
+		if (entry.isGone) {
 			return;
 		}
-		holding.isGone = true;
+		entry.isGone = true;
 		const counts = this.releases.get(node) ?? new Map<string, number>();
-		counts.set(key, (counts.get(key) ?? 0) + holding.count);
+		counts.set(key, (counts.get(key) ?? 0) + entry.count);
 		this.releases.set(node, counts);
 		this.tellSoon();
 	}
@@ -194,9 +191,9 @@ export class ImportTable {
 			this.claims = new Map();
 			this.releases = new Map();
 			for (const [node, keys] of claims) {
-				const wanted = keys.filter((key) => this.holdings.has(key));
-				if (wanted.length > 0) {
-					this.tell(`$node.${node}.claim`, wanted);
+				const live = keys.filter((key) => this.entries.has(key));
+				if (live.length > 0) {
+					this.tell(`$node.${node}.claim`, live);
 				}
 			}
 			for (const [node, counts] of releases) {
@@ -212,8 +209,8 @@ export class ImportTable {
 }
 
 /** Import entry of a value; undefined if the value is of this node. */
-export function held(value: unknown): ImportEntry | undefined {
+export function importOf(value: unknown): ImportEntry | undefined {
 	const isProxy = (typeof value === "object" && value !== null) || typeof value === "function";
-	const of = isProxy ? (value as { [HELD]?: () => ImportEntry })[HELD] : undefined;
+	const of = isProxy ? (value as { [IMPORT]?: () => ImportEntry })[IMPORT] : undefined;
 	return of?.();
 }

@@ -64,23 +64,23 @@ export function remote(target: object, options: { readonly lease?: number | unde
 	return new Remote(target, lease);
 }
 
-/** Reads what stands for a function or an object. */
+/** Checks the wire form of a reference. */
 export function checked(value: unknown): Reference {
-	const stands = value as Partial<Reference> | null;
-	const isStands =
-		typeof stands === "object" &&
-		stands !== null &&
-		typeof stands.node === "number" &&
-		typeof stands.name === "string" &&
-		typeof stands.title === "string" &&
-		typeof stands.key === "string" &&
-		KEY.test(stands.key) &&
-		(stands.kind === "function" || stands.kind === "object" || stands.kind === "items");
-	const methods: unknown = stands?.methods ?? [];
-	if (!isStands || !Array.isArray(methods) || !methods.every(isMethod)) {
+	const reference = value as Partial<Reference> | null;
+	const isReference =
+		typeof reference === "object" &&
+		reference !== null &&
+		typeof reference.node === "number" &&
+		typeof reference.name === "string" &&
+		typeof reference.title === "string" &&
+		typeof reference.key === "string" &&
+		KEY.test(reference.key) &&
+		(reference.kind === "function" || reference.kind === "object" || reference.kind === "items");
+	const methods: unknown = reference?.methods ?? [];
+	if (!isReference || !Array.isArray(methods) || !methods.every(isMethod)) {
 		throw new WireError("a function or an object has an unknown form");
 	}
-	return { ...(stands as Reference), methods };
+	return { ...(reference as Reference), methods };
 }
 
 function isMethod(method: unknown): boolean {

@@ -13,21 +13,21 @@ interface Process {
  * realm, of the browser, or of a module of Node.
  */
 export function isPlatformPrototype(value: object): boolean {
-	const made: unknown = Object.getOwnPropertyDescriptor(value, "constructor")?.value;
-	if (typeof made !== "function" || made.prototype !== value) {
+	const ctor: unknown = Object.getOwnPropertyDescriptor(value, "constructor")?.value;
+	if (typeof ctor !== "function" || ctor.prototype !== value) {
 		return false;
 	}
-	const { name } = made;
+	const { name } = ctor;
 	// The global functions of a program are enumerable, and those of the platform are not.
 	const isGlobal = !Object.prototype.propertyIsEnumerable.call(globalThis, name);
 	return (
-		NATIVE.test(Function.prototype.toString.call(made)) ||
-		(isGlobal && (globalThis as Record<string, unknown>)[name] === made) ||
-		isOfNode(value, name, made)
+		NATIVE.test(Function.prototype.toString.call(ctor)) ||
+		(isGlobal && (globalThis as Record<string, unknown>)[name] === ctor) ||
+		isOfNode(value, name, ctor)
 	);
 }
 
-function isOfNode(value: object, name: string, made: unknown): boolean {
+function isOfNode(value: object, name: string, ctor: unknown): boolean {
 	const { process } = globalThis as { process?: Process };
 	if (process === undefined) {
 		return false;
@@ -36,5 +36,5 @@ function isOfNode(value: object, name: string, made: unknown): boolean {
 	const emitter = Object.getPrototypeOf(Object.getPrototypeOf(process)) as object | null;
 	const isEmitter = emitter !== null && Object.prototype.isPrototypeOf.call(emitter, value);
 	const modules = isEmitter ? EMITTERS.split(" ") : ["async_hooks"];
-	return value === emitter || modules.some((module) => process.getBuiltinModule?.(module)?.[name] === made);
+	return value === emitter || modules.some((module) => process.getBuiltinModule?.(module)?.[name] === ctor);
 }

@@ -19,11 +19,11 @@ import { HandlerLimits, headersOf, isPublic, userOf } from "./service_instance.j
 
 const NO_SUCH_TARGET = 7;
 const REMOTE_ERROR = 15;
-const NUMBERS = new Map([...ERRORS].map(([number, made]) => [new made().code, number]));
+const NUMBERS = new Map([...ERRORS].map(([number, errorClass]) => [new errorClass().code, number]));
 
 export class Dispatch {
-	/** Calls of what this node has given, and of its subscribers. */
-	readonly hosts: readonly [objects: HandlerLimits, answering: HandlerLimits];
+	/** Limits of the calls of exports, and of those of subscribers. */
+	readonly limits: readonly [objects: HandlerLimits, answering: HandlerLimits];
 
 	constructor(
 		private readonly runtime: Runtime,
@@ -31,7 +31,7 @@ export class Dispatch {
 		private readonly subscriptions: Subscriptions,
 		private readonly references: References,
 	) {
-		this.hosts = [new HandlerLimits(runtime), new HandlerLimits(runtime)];
+		this.limits = [new HandlerLimits(runtime), new HandlerLimits(runtime)];
 	}
 
 	published(message: Message): void {
@@ -73,48 +73,48 @@ export class Dispatch {
 			session.theirs.fail(call.id, NO_SUCH_TARGET, encode(text));
 			return undefined;
 		}
-		return this.run(serving.host, call, session, `${serving.name}.${name}`, bound, now);
+		return this.run(serving.limits, call, session, `${serving.name}.${name}`, bound, now);
 	}
 
 	private calledObject(call: Incoming, session: Session, now: number): Callee | undefined {
 		const [, , what = "", ...rest] = call.subject.split(".");
 		if (what === "claim" || what === "release") {
-			this.references.given[what](readValue(call.payload), call.origin);
+			this.references.exports[what](readValue(call.payload), call.origin);
 			session.theirs.reply(call.id, writeValue(null));
 			return undefined;
 		}
-		const entry = this.references.given.use(what, call.origin);
+		const entry = this.references.exports.use(what, call.origin);
 		const name = rest.join(".");
 		const bound = entry.methods.get(name);
 		if (bound === undefined) {
 			session.theirs.fail(call.id, NO_SUCH_TARGET, encode(`${entry.title} has no method '${name}'`));
 			return undefined;
 		}
-		this.references.given.busy(entry);
+		this.references.exports.busy(entry);
 		const title = entry.kind === "object" ? `${entry.title}.${name}` : entry.title;
-		return this.run(this.hosts[0], call, session, title, bound, now, () => this.references.given.idle(entry));
+		return this.run(this.limits[0], call, session, title, bound, now, () => this.references.exports.idle(entry));
 	}
 
 	private run(
-		host: HandlerLimits,
+		limits: HandlerLimits,
 		call: Incoming,
 		session: Session,
 		title: string,
 		bound: Bound,
 		now: number,
-		over?: () => void,
+		onEnd?: () => void,
 	): Callee | undefined {
 		const run = (): unknown => bound.run(argumentsOf(readValue(call.payload, this.references.take), bound, title));
-		const give = this.references.givingTo(call.origin);
+		const give = this.references.resultExporter(call.origin);
 		const work = { call, session, title, streams: bound.streams, run, give };
-		return host.take(over === undefined ? work : { ...work, over }, now);
+		return limits.take(onEnd === undefined ? work : { ...work, onEnd }, now);
 	}
 
 	private requested(call: Incoming, session: Session, subscription: Subscribed, now: number): Callee | undefined {
 		const envelope = envelopeOf(call, session);
 		const run = (): unknown => subscription.listener?.(envelope().value, envelope());
 		const work = { call, session, title: call.subject, streams: false, run, give: undefined };
-		return this.hosts[1].take(work, now);
+		return this.limits[1].take(work, now);
 	}
 }
 

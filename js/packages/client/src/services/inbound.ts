@@ -27,7 +27,14 @@ import { writeValue } from "../values/writer.js";
 import { handledCall } from "./context.js";
 import { Dispatch } from "./dispatch.js";
 import { nested } from "./nested_call.js";
-import { checkServeOptions, openOf, type ServeOptions, type ServiceHandle, Serving, said } from "./served_instance.js";
+import {
+	checkServeOptions,
+	infoOf,
+	openOf,
+	type ServeOptions,
+	type ServiceHandle,
+	Serving,
+} from "./served_instance.js";
 import { HandlerLimits } from "./service_instance.js";
 
 type ServiceField = readonly [name: string, value: Uint8Array];
@@ -58,9 +65,9 @@ export class Incoming {
 		return this.servings.size;
 	}
 
-	/** All that runs handlers. */
-	get hosts(): readonly HandlerLimits[] {
-		return [...this.dispatch.hosts, ...[...this.servings].map((serving) => serving.host)];
+	/** Limits of the handlers of exports, subscribers and services. */
+	get limits(): readonly HandlerLimits[] {
+		return [...this.dispatch.limits, ...[...this.servings].map((serving) => serving.limits)];
 	}
 
 	called(call: IncomingCall, now: number): Callee | undefined {
@@ -89,7 +96,7 @@ export class Incoming {
 				`serve: ${name}: it has no functions: give an object of functions, or an instance of a class`,
 			);
 		}
-		const info = said(name, instance, methods, options);
+		const info = infoOf(name, instance, methods, options);
 		const open = openOf(methods, options);
 		const serving: Serving = new Serving(
 			name,
@@ -249,7 +256,7 @@ export class Incoming {
 	}
 }
 
-/** Waits for the hub's answer to what is said. */
-function answered(say: (then: (error?: TidewireError) => void) => void): Promise<void> {
-	return new Promise((resolve, reject) => say((error) => (error === undefined ? resolve() : reject(error))));
+/** Waits for the hub's answer to a request. */
+function answered(request: (then: (error?: TidewireError) => void) => void): Promise<void> {
+	return new Promise((resolve, reject) => request((error) => (error === undefined ? resolve() : reject(error))));
 }

@@ -63,7 +63,7 @@ export class Serving implements ServiceHandle {
 		/** Those that may be called over HTTP. */
 		readonly open: ReadonlyMap<string, Bound>,
 		readonly info: string,
-		readonly host: HandlerLimits,
+		readonly limits: HandlerLimits,
 		private readonly ends: () => void,
 	) {}
 
@@ -73,12 +73,12 @@ export class Serving implements ServiceHandle {
 	}
 
 	statistics(): ServiceStatistics {
-		return this.host.statistics();
+		return this.limits.statistics();
 	}
 
 	async stop(): Promise<void> {
 		this.ends();
-		await this.host.drain();
+		await this.limits.drain();
 	}
 
 	async [asyncDispose](): Promise<void> {
@@ -111,7 +111,7 @@ function visibilityOf({ name }: Bound, options: ServeOptions): Visibility {
 }
 
 /** Description of an instance, as JSON. */
-export function said(
+export function infoOf(
 	name: string,
 	instance: string,
 	methods: ReadonlyMap<string, Bound>,

@@ -51,7 +51,7 @@ export interface QueuedCall {
 	readonly run: () => unknown;
 	readonly give: Give | undefined;
 	/** Called once the handler has ended. */
-	readonly over?: () => void;
+	readonly onEnd?: () => void;
 }
 
 /** How many handlers run at the same time, and how many calls wait for one. */
@@ -78,7 +78,7 @@ class ConcurrencyLimits {
 		return this.lanes.reduce((sum, lane) => sum + lane.size, 0);
 	}
 
-	/** Lets one in; "full": too many wait. */
+	/** Admits a call; "full": too many wait. */
 	enter(one: RunningCall): "inside" | "waiting" | "full" {
 		if (this.inside.size < this.max) {
 			this.inside.add(one);
@@ -91,7 +91,7 @@ class ConcurrencyLimits {
 		return "waiting";
 	}
 
-	/** One has ended; the one that runs in its place is given back. */
+	/** Removes an ended call, and returns the queued call that runs in its place. */
 	leave(one: RunningCall): RunningCall | undefined {
 		if (!this.inside.delete(one)) {
 			this.lanes[one.work.call.lane]?.delete(one);
@@ -155,12 +155,12 @@ export class HandlerLimits {
 			return undefined;
 		}
 		const admission = this.admissions[work.streams ? 1 : 0];
-		const running = new RunningCall(this.runtime, work, now, (failed) => this.left(running, failed));
+		const running = new RunningCall(this.runtime, work, now, (outcome) => this.release(running, outcome));
 		const entry = admission.enter(running);
 		if (entry === "inside") {
 			this.begin(running);
 		} else if (entry === "full") {
-			running.refused(`service_waiting=${this.waitingMax}: so many calls wait already: try again later`);
+			running.refuse(`service_waiting=${this.waitingMax}: so many calls wait already: try again later`);
 			return undefined;
 		}
 		return running;
@@ -198,7 +198,7 @@ export class HandlerLimits {
 		this.runtime.shell.soon(() => running.begin());
 	}
 
-	private left(running: RunningCall, outcome: Outcome): void {
+	private release(running: RunningCall, outcome: Outcome): void {
 		const admission = this.admissions[running.work.streams ? 1 : 0];
 		if (outcome !== "done") {
 			this.counts[outcome]++;
@@ -218,7 +218,7 @@ export class HandlerLimits {
 type Outcome = "done" | "errors" | "cancelled";
 type AnyIterator = AsyncIterator<unknown> | Iterator<unknown>;
 
-/** One call, from its coming to its end. */
+/** One call, from its arrival to its end. */
 class RunningCall implements Callee, HandledCall {
 	isOver = false;
 	/** The caller has gone: nothing can be answered. */
@@ -236,7 +236,7 @@ class RunningCall implements Callee, HandledCall {
 		private readonly runtime: Runtime,
 		readonly work: QueuedCall,
 		now: number,
-		private readonly left: (outcome: Outcome) => void,
+		private readonly release: (outcome: Outcome) => void,
 	) {
 		const { deadlineMs, credit } = work.call;
 		this.credit = credit;
@@ -249,11 +249,11 @@ class RunningCall implements Callee, HandledCall {
 		this.stop(new CallCancelled("the caller cancelled, or has gone"));
 		if (this.context === undefined || !this.work.streams) {
 			// A function still runs, but no caller waits for its result.
-			this.over("cancelled");
+			this.finish("cancelled");
 		}
 	}
 
-	wanted(items: number): void {
+	credited(items: number): void {
 		if (items > 0) {
 			this.credit += items;
 			this.wake?.();
@@ -262,19 +262,19 @@ class RunningCall implements Callee, HandledCall {
 		this.isUnread = true;
 		this.stop(new CallCancelled("the caller reads no more"));
 		if (this.context === undefined) {
-			// It waits for its turn, and never begins.
-			this.work.session.theirs.over(this.work.call.id);
+			// A queued call: its handler never begins.
+			this.work.session.theirs.endItems(this.work.call.id);
 			this.runtime.plan();
-			this.over("cancelled");
+			this.finish("cancelled");
 		}
 	}
 
-	/** There is no room for it. */
-	refused(text: string): void {
+	/** Fails a call for which there is no capacity. */
+	refuse(text: string): void {
 		this.fail(OVERLOADED, encode(text));
 		this.isOver = true;
 		this.runtime.timers.cancel(this.timer);
-		this.work.over?.();
+		this.work.onEnd?.();
 	}
 
 	/** The service ends, and with it what may have no end. */
@@ -284,7 +284,7 @@ class RunningCall implements Callee, HandledCall {
 		this.isGone = true;
 		this.stop(stopped);
 		if (this.context === undefined) {
-			this.over("cancelled");
+			this.finish("cancelled");
 		}
 	}
 
@@ -352,7 +352,7 @@ class RunningCall implements Callee, HandledCall {
 			return;
 		}
 		this.runtime.plan();
-		this.over("done");
+		this.finish("done");
 	}
 
 	private async stream(result: unknown): Promise<void> {
@@ -376,9 +376,9 @@ class RunningCall implements Callee, HandledCall {
 		} finally {
 			await this.close();
 		}
-		session.theirs.over(call.id);
+		session.theirs.endItems(call.id);
 		this.runtime.plan();
-		this.over(this.isGone ? "cancelled" : "done");
+		this.finish(this.isGone ? "cancelled" : "done");
 	}
 
 	private get stopped(): boolean {
@@ -416,7 +416,7 @@ class RunningCall implements Callee, HandledCall {
 		if (this.context === undefined) {
 			// It has waited for as long as it may take, and never begins.
 			this.fail(ASK_TIMEOUT, encode("its deadline passed before a handler was free"));
-			this.over("cancelled");
+			this.finish("cancelled");
 			return;
 		}
 		this.stop(new AskTimeout(`${this.work.title}: its deadline passed while the handler was at work`));
@@ -425,7 +425,7 @@ class RunningCall implements Callee, HandledCall {
 			if (!this.isGone) {
 				this.fail(ASK_TIMEOUT, encode("its deadline passed while the handler was at work"));
 				this.isGone = true;
-				this.over("cancelled");
+				this.finish("cancelled");
 			}
 		});
 	}
@@ -435,7 +435,7 @@ class RunningCall implements Callee, HandledCall {
 			return;
 		}
 		if (this.isGone) {
-			this.over("cancelled");
+			this.finish("cancelled");
 			return;
 		}
 		const { aborted, reason } = this.controller.signal;
@@ -449,7 +449,7 @@ class RunningCall implements Callee, HandledCall {
 		} else {
 			this.fail(REMOTE_ERROR, errorPayload(error));
 		}
-		this.over("errors");
+		this.finish("errors");
 	}
 
 	private fail(number: number, payload: Uint8Array): void {
@@ -457,14 +457,14 @@ class RunningCall implements Callee, HandledCall {
 		this.runtime.plan();
 	}
 
-	private over(outcome: Outcome): void {
+	private finish(outcome: Outcome): void {
 		if (this.isOver) {
 			return;
 		}
 		this.isOver = true;
 		this.runtime.timers.cancel(this.timer);
-		this.work.over?.();
-		this.left(outcome);
+		this.work.onEnd?.();
+		this.release(outcome);
 	}
 }
 

@@ -183,11 +183,11 @@ export class Bucket<T = unknown> {
 
 /** Converts the description of a bucket from the storage backend. */
 export function bucketInfo(raw: unknown): BucketInfo {
-	const said = raw as Omit<BucketInfo, "ttl" | "maxBytes"> & {
+	const answer = raw as Omit<BucketInfo, "ttl" | "maxBytes"> & {
 		readonly ttl_us: number | null;
 		readonly max_bytes: number | null;
 	};
-	const { name, history, keys, bytes, revision } = said;
-	const ttl = said.ttl_us === null ? undefined : said.ttl_us / 1000;
-	return { name, history, ttl, maxBytes: said.max_bytes ?? undefined, keys, bytes, revision };
+	const { name, history, keys, bytes, revision } = answer;
+	const ttl = answer.ttl_us === null ? undefined : answer.ttl_us / 1000;
+	return { name, history, ttl, maxBytes: answer.max_bytes ?? undefined, keys, bytes, revision };
 }

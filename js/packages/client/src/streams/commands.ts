@@ -44,7 +44,7 @@ export interface CommandInfo {
 	/** When its newest attempt began. */
 	readonly began: Date | undefined;
 	readonly ended: Date | undefined;
-	/** How far its newest attempt is, from 0 to 1, and what that has said. */
+	/** How far its newest attempt is, from 0 to 1, and its last note. */
 	readonly fraction: number;
 	readonly note: string;
 	/**
@@ -238,12 +238,12 @@ export class CommandRun<T = unknown> {
 		checkNames("progress", options, { signal: 0 });
 		const service = this.commands.service(options.signal);
 		await explained(service.info(this.id));
-		for (let seen = ""; ; ) {
+		for (let latest = ""; ; ) {
 			try {
 				for await (const [fraction, note, attempt, time] of service.progress(this.id)) {
-					const said = JSON.stringify([fraction, note, attempt, time]);
-					if (said !== seen) {
-						seen = said;
+					const text = JSON.stringify([fraction, note, attempt, time]);
+					if (text !== latest) {
+						latest = text;
 						yield { fraction, note, attempt, time };
 					}
 				}
@@ -291,11 +291,11 @@ type Raw = Omit<CommandInfo, "isOver" | "isCancelling" | "key" | "worker" | "beg
 
 /** Converts the description of a command from a hub. */
 function infoOf(raw: unknown): CommandInfo {
-	const { is_cancelling: isCancelling, ...said } = raw as Raw;
-	const { key, worker, began, ended, trace } = said;
+	const { is_cancelling: isCancelling, ...answer } = raw as Raw;
+	const { key, worker, began, ended, trace } = answer;
 	return {
-		...said,
-		isOver: !["queued", "running"].includes(said.stage),
+		...answer,
+		isOver: !["queued", "running"].includes(answer.stage),
 		isCancelling,
 		key: key ?? undefined,
 		worker: worker ?? undefined,

@@ -269,16 +269,16 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 
 /** Converts the description of a consumer from the storage backend. */
 export function consumerInfo(raw: unknown): ConsumerInfo {
-	const said = raw as Record<string, never>;
+	const answer = raw as Record<string, never>;
 	return {
-		name: said.name as unknown as string,
-		ackedTo: Number(said.acked_to),
-		inFlight: Number(said.in_flight),
-		waiting: Number(said.waiting),
-		lag: Number(said.lag),
-		redelivered: Number(said.redelivered),
-		dead: Number(said.dead),
-		oldestTime: said.oldest_time_us === null ? undefined : timeOf(said.oldest_time_us),
-		isPaused: said.paused_until_us !== null,
+		name: answer.name as unknown as string,
+		ackedTo: Number(answer.acked_to),
+		inFlight: Number(answer.in_flight),
+		waiting: Number(answer.waiting),
+		lag: Number(answer.lag),
+		redelivered: Number(answer.redelivered),
+		dead: Number(answer.dead),
+		oldestTime: answer.oldest_time_us === null ? undefined : timeOf(answer.oldest_time_us),
+		isPaused: answer.paused_until_us !== null,
 	};
 }

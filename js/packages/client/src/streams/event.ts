@@ -126,9 +126,9 @@ export class StreamEvent<T = unknown> {
 	 * The published value, or bytes if no header says its type. Decoded anew each time.
 	 */
 	get value(): T {
-		const given = Object.entries(this.headers).find(([name]) => name.toLowerCase() === TYPE)?.[1];
+		const header = Object.entries(this.headers).find(([name]) => name.toLowerCase() === TYPE)?.[1];
 		// Other programs add parameters, such as a charset.
-		const type = given?.split(";")[0]?.trim().toLowerCase();
+		const type = header?.split(";")[0]?.trim().toLowerCase();
 		if (type === "tidewire") {
 			return readValue(this.payload) as T;
 		}

@@ -39,7 +39,7 @@ export class Lease {
 		readonly name: string,
 		private readonly ttl: number,
 		private readonly token: number,
-		private readonly held: AsyncIterator<number>,
+		private readonly tokens: AsyncIterator<number>,
 	) {}
 
 	/** @internal */
@@ -57,18 +57,18 @@ export class Lease {
 		}
 		signal?.throwIfAborted();
 		const home = new Home(node, () => clock.now());
-		// The hub holds it for as long as this stream is read: a page that is closed gives it back
-		// at once.
-		const held = home.hold(name, holder, microseconds("ttl", ttl) as number)[Symbol.asyncIterator]();
-		const give = (): void => void held.return?.();
+		// The hub holds the lease while this stream is read, and releases it at once when the page
+		// closes.
+		const tokens = home.hold(name, holder, microseconds("ttl", ttl) as number)[Symbol.asyncIterator]();
+		const give = (): void => void tokens.return?.();
 		signal?.addEventListener("abort", give);
 		try {
-			const { value, done } = await explained(held.next());
+			const { value, done } = await explained(tokens.next());
 			signal?.throwIfAborted();
 			if (done) {
 				throw new LeaseLost(`lease '${name}': the hub is stopping: ask for it again`);
 			}
-			const lease = new Lease(home, clock, name, ttl, value, held);
+			const lease = new Lease(home, clock, name, ttl, value, tokens);
 			await lease.begin();
 			return lease;
 		} catch (error) {
@@ -87,7 +87,7 @@ export class Lease {
 	 */
 	get fence(): number {
 		if (!this.isHeld) {
-			throw this.gone("it is not held any more: stop what it protects; another may hold it");
+			throw this.lossError("it is not held any more: stop what it protects; another may hold it");
 		}
 		return this.token;
 	}
@@ -105,18 +105,18 @@ export class Lease {
 		return this.lost.signal;
 	}
 
-	private gone(problem: string): LeaseLost {
+	private lossError(problem: string): LeaseLost {
 		return new LeaseLost(`lease '${this.name}': ${problem}`);
 	}
 
 	private async begin(): Promise<void> {
-		// How long ago it was given is not known: the first renewal says from when on it is held.
-		const begun = this.clock.now();
+		// The age of the grant is unknown: the lease counts from the first renewal.
+		const requestTime = this.clock.now();
 		await this.home.call("renew", this.name, this.token);
-		this.until = begun + this.ttl;
-		this.plan(begun + this.ttl / RENEWALS);
+		this.until = requestTime + this.ttl;
+		this.plan(requestTime + this.ttl / RENEWALS);
 		const ended = (): void => this.lose("its hub has let it go, or the link was lost");
-		this.held.next().then(ended, ended);
+		this.tokens.next().then(ended, ended);
 	}
 
 	/** Renews it at a time; where that is too late it is lost. */
@@ -132,13 +132,13 @@ export class Lease {
 	}
 
 	private async renew(): Promise<void> {
-		const begun = this.clock.now();
-		// It may take longer than it is held.
+		const requestTime = this.clock.now();
+		// The renewal may take longer than the lease.
 		this.plan(this.until);
 		try {
 			await this.home.call("renew", this.name, this.token);
-			this.until = Math.max(this.until, begun + this.ttl);
-			this.plan(begun + this.ttl / RENEWALS);
+			this.until = Math.max(this.until, requestTime + this.ttl);
+			this.plan(requestTime + this.ttl / RENEWALS);
 		} catch (error) {
 			if (error instanceof LeaseLost) {
 				this.lose("it was not renewed in time");
@@ -154,7 +154,7 @@ export class Lease {
 	private lose(problem: string): void {
 		this.cancel();
 		if (!this.isReleased) {
-			this.lost.abort(this.gone(`${problem}: what it protects may run twice`));
+			this.lost.abort(this.lossError(`${problem}: what it protects may run twice`));
 		}
 	}
 
@@ -180,10 +180,10 @@ export class Lease {
 				throw error;
 			}
 		} finally {
-			await this.held.return?.();
+			await this.tokens.return?.();
 		}
 		if (!isHeld) {
-			throw this.lost.signal.reason ?? this.gone("it was lost: what it protects may have run twice");
+			throw this.lost.signal.reason ?? this.lossError("it was lost: what it protects may have run twice");
 		}
 	}
 

@@ -48,13 +48,13 @@ export function whenOf(when: string | number): string {
 
 /** Converts the description of a schedule from the storage backend. */
 export function scheduleInfo<T>(raw: unknown): Schedule<T> {
-	const said = raw as ScheduleAnswer;
-	const { name, when, subject, change } = said;
-	const message = [subject, said.payload, said.key, null, said.headers, 0, 0, 0, 0];
+	const answer = raw as ScheduleAnswer;
+	const { name, when, subject, change } = answer;
+	const message = [subject, answer.payload, answer.key, null, answer.headers, 0, 0, 0, 0];
 	const { value, key, headers } = new StreamEvent<T>(message);
-	const ttl = said.ttl_us === null ? undefined : Number(said.ttl_us) / 1000;
-	const nextTime = said.next_us === null ? undefined : timeOf(said.next_us);
-	return { name, when, timeZone: said.time_zone, subject, value, key, headers, ttl, nextTime, change };
+	const ttl = answer.ttl_us === null ? undefined : Number(answer.ttl_us) / 1000;
+	const nextTime = answer.next_us === null ? undefined : timeOf(answer.next_us);
+	return { name, when, timeZone: answer.time_zone, subject, value, key, headers, ttl, nextTime, change };
 }
 
 interface ScheduleAnswer extends Pick<Schedule, "name" | "when" | "subject" | "change"> {

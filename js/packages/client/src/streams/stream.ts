@@ -198,7 +198,7 @@ export class Stream<T = unknown> {
 			throw new InvalidArgument(`maxInFlight: ${shown(maxInFlight)} is not allowed: ${fix}`);
 		}
 		const own = isOwn ? `${name}-${this.unique()}` : name;
-		const made = (await this.home.ask("create_consumer", [
+		const created = (await this.home.ask("create_consumer", [
 			this.name,
 			own,
 			patternsOf(filter),
@@ -210,7 +210,7 @@ export class Stream<T = unknown> {
 			order === "key",
 			isOwn ? BROADCAST_US : 0,
 		])) as { readonly name: string };
-		return new Consumer<T>(this.home, this.name, made.name, maxInFlight);
+		return new Consumer<T>(this.home, this.name, created.name, maxInFlight);
 	}
 
 	/** Events without any state: a replay. A link that is lost meanwhile is waited for. */
@@ -267,9 +267,9 @@ export class Stream<T = unknown> {
 
 /** Converts the description of a stream from the storage backend. */
 export function streamInfo(raw: unknown): StreamInfo {
-	const said = raw as Omit<StreamInfo, "firstTime" | "lastTime"> & Record<"first_time_us" | "last_time_us", unknown>;
-	const { name, subjects, messages, bytes, first, last, delayed, dead, consumers } = said;
-	const [firstTime, lastTime] = [said.first_time_us, said.last_time_us].map((time) =>
+	const answer = raw as Omit<StreamInfo, "firstTime" | "lastTime"> & Record<"first_time_us" | "last_time_us", unknown>;
+	const { name, subjects, messages, bytes, first, last, delayed, dead, consumers } = answer;
+	const [firstTime, lastTime] = [answer.first_time_us, answer.last_time_us].map((time) =>
 		time === null ? undefined : timeOf(time),
 	);
 	return { name, subjects, messages, bytes, first, last, delayed, dead, consumers, firstTime, lastTime };

@@ -277,9 +277,9 @@ function matches(pattern: string, subject: string): boolean {
 	if (pattern === subject || pattern === ">") {
 		return true;
 	}
-	const wanted = pattern.split(".");
+	const parts = pattern.split(".");
 	const tokens = subject.split(".");
-	for (const [at, token] of wanted.entries()) {
+	for (const [at, token] of parts.entries()) {
 		if (token === ">") {
 			return tokens.length > at;
 		}
@@ -287,5 +287,5 @@ function matches(pattern: string, subject: string): boolean {
 			return false;
 		}
 	}
-	return wanted.length === tokens.length;
+	return parts.length === tokens.length;
 }

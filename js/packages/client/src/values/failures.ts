@@ -50,7 +50,7 @@ function clean(text: string): string {
 	return whole.replace(/[\ud800-\udfff]/gu, "�");
 }
 
-const BY_NAME = new Map([...ERRORS.values()].map((made) => [new made().name, made]));
+const BY_NAME = new Map([...ERRORS.values()].map((errorClass) => [new errorClass().name, errorClass]));
 
 /** Makes an error of its map: of its own class if Tidewire has it, else a `RemoteError`. */
 export function buildError(fields: unknown): TidewireError {

@@ -12,9 +12,9 @@ export class Tuple<T = unknown> extends Array<T> {
 export function tuple<T>(...items: T[]): Tuple<T>;
 export function tuple<T extends unknown[]>(...items: T): Tuple<T[number]>; // of different types
 export function tuple(...items: unknown[]): Tuple {
-	const made = new Tuple();
-	made.push(...items);
-	return made;
+	const result = new Tuple();
+	result.push(...items);
+	return result;
 }
 
 /** A frozenset of Python. */

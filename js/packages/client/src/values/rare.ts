@@ -86,8 +86,8 @@ function ndarray(reader: Reader): NdArray {
 	if ((order !== "C" && order !== "F") || shape.reduce((all, length) => all * length, 1) * size !== bytes.length) {
 		throw reader.wrong("an array whose lengths don't fit its bytes");
 	}
-	const made = elements(bytes, dtype as string);
-	return new NdArray(made.data, shape as number[], made.dtype, order);
+	const array = elements(bytes, dtype as string);
+	return new NdArray(array.data, shape as number[], array.dtype, order);
 }
 
 function scalar(reader: Reader): unknown {

@@ -9,8 +9,8 @@ import { BLOB, BLOB_HEAD, BLOB_VERSION, Ext } from "./extensions.js";
 import { buildError } from "./failures.js";
 import { ByteArray, FrozenSet, record, Tuple } from "./kinds.js";
 
-/** Makes something of what stands for a function or an object. */
-export type Take = (stands: unknown) => unknown;
+/** Makes a proxy of a reference to a function or an object. */
+export type Take = (reference: unknown) => unknown;
 
 /** Reads what lies in an extension of a rare kind, `length` bytes. */
 export type RareKind = (reader: Reader, length: number) => unknown;
@@ -207,30 +207,30 @@ export class Reader {
 
 	private map(count: number): unknown {
 		this.enter(count * 2);
-		const made: Record<string, unknown> = {};
+		const entries: Record<string, unknown> = {};
 		let at = 0;
 		for (; at < count; at++) {
 			const key = this.value();
 			if (typeof key !== "string") {
-				return this.mixed(made, key, count - at);
+				return this.mixed(entries, key, count - at);
 			}
-			set(made, key, this.value());
+			set(entries, key, this.value());
 		}
 		this.depth--;
-		return made;
+		return entries;
 	}
 
 	/** A map whose keys are not all text. */
 	private mixed(sofar: Record<string, unknown>, first: unknown, count: number): Map<unknown, unknown> {
-		const made = new Map<unknown, unknown>(Object.entries(sofar));
+		const entries = new Map<unknown, unknown>(Object.entries(sofar));
 		let key = first;
 		for (let left = count; left > 0; left--) {
 			this.hashable(key, "a key");
-			made.set(key, this.value());
+			entries.set(key, this.value());
 			key = left > 1 ? this.value() : undefined;
 		}
 		this.depth--;
-		return made;
+		return entries;
 	}
 
 	private set<T extends Set<unknown>>(into: T): T {
@@ -310,11 +310,11 @@ export class Reader {
 			case Ext.ERROR:
 				return this.nested(() => buildError(this.value()));
 			case Ext.REFERENCE: {
-				const stands = this.nested(() => this.value());
+				const reference = this.nested(() => this.value());
 				if (this.take === undefined) {
 					throw this.wrong("a reference to a function or an object, where none is expected");
 				}
-				return this.take(stands);
+				return this.take(reference);
 			}
 			default:
 				return this.rare(kind, length);
@@ -421,16 +421,16 @@ export class Reader {
 }
 
 /** Sets a property, also one of a name that means something else to objects. */
-function set(made: Record<string, unknown>, key: string, value: unknown): void {
+function set(entries: Record<string, unknown>, key: string, value: unknown): void {
 	if (key === "__proto__") {
-		Object.defineProperty(made, key, {
+		Object.defineProperty(entries, key, {
 			value,
 			writable: true,
 			enumerable: true,
 			configurable: true,
 		});
 	} else {
-		made[key] = value;
+		entries[key] = value;
 	}
 }
 

@@ -7,7 +7,7 @@ import { BLOB, BLOB_HEAD, BLOB_VERSION, dtypeOf, Ext, type ValueWriter, WRITE, t
 import { describeError } from "./failures.js";
 import { ByteArray, FrozenSet, Tuple, typeOf } from "./kinds.js";
 
-/** Is asked for what stands for a function or an object; undefined if it may not be given. */
+/** Makes a reference to a function or an object; undefined if it may not be sent. */
 export type Give = (value: unknown) => Stood | undefined;
 /** Wire form of a function or an object. */
 export type Stood = Readonly<Record<string, unknown>>;
@@ -15,7 +15,7 @@ export type Stood = Readonly<Record<string, unknown>>;
 /** Writes a value. `title` is what errors call it. */
 export function writeValue(value: unknown, give?: Give, title = "value", bytesMax = PAYLOAD_BYTES): Uint8Array {
 	const writer = new Writer(give, bytesMax, scratch);
-	// A given value, or a getter of the program, may write another value meanwhile.
+	// A value, or a getter of the program, may write another value meanwhile.
 	scratch = undefined;
 	try {
 		writer.value(value, 0);
@@ -191,14 +191,14 @@ class Writer implements ValueWriter {
 	}
 
 	private reference(value: unknown, depth: number, what: string): void {
-		const stands = this.give?.(value);
-		if (stands === undefined) {
+		const reference = this.give?.(value);
+		if (reference === undefined) {
 			const fix = this.give
 				? "send plain data, a function, an async generator, or `remote(object)`"
 				: "here only data can be sent";
 			throw new Unsendable(`${what} can't be sent: ${fix}`);
 		}
-		this.extended(Ext.REFERENCE, () => this.value(stands, depth + 1));
+		this.extended(Ext.REFERENCE, () => this.value(reference, depth + 1));
 	}
 
 	private isSendable(value: unknown): boolean {

@@ -189,14 +189,14 @@ export function readHead(frame: Frame): Head {
 	}
 	const cursor = new Cursor(frame, frame.headAt, frame.headEnd);
 	const head = readParts(kind, cursor);
-	cursor.over();
+	cursor.expectEnd();
 	if (!(WITH_PAYLOAD & bit) && frame.end > frame.headEnd) {
 		throw fault("long", `${NAMES[kind]}: it has a payload`);
 	}
 	if (kind === Kind.HELLO || kind === Kind.WELCOME || kind === Kind.NODE || kind === Kind.SUBSCRIBE) {
 		const payload = new Cursor(frame, frame.headEnd, frame.end);
 		head.fields = payload.fields();
-		payload.over();
+		payload.expectEnd();
 	}
 	if (CARRIES & bit && flags & Flag.MORE) {
 		checkStated(frame);
@@ -228,7 +228,7 @@ function readParts(kind: Kind, cursor: Cursor): Head {
 			return { number: cursor.u32() };
 		case Kind.SUBSCRIBE: {
 			const queue = cursor.text(cursor.u8());
-			return { queue, pattern: cursor.subject(cursor.left, true) };
+			return { queue, pattern: cursor.subject(cursor.remaining, true) };
 		}
 		case Kind.PUBLISH: {
 			const [origin, to] = [cursor.u32(), cursor.id()];
@@ -277,10 +277,10 @@ function checkStated(frame: Frame): void {
 	if (placed && frame.flags & Flag.COMPRESSED) {
 		throw fault("value", `${NAMES[frame.kind]}: it is placed and compressed`);
 	}
-	const wanted = placed ? 8 + PLACE_BYTES : 8;
-	const there = frame.end - frame.headEnd;
-	if (there !== wanted) {
-		throw fault(there < wanted ? "short" : "long", `${NAMES[frame.kind]}: MORE needs a payload of ${wanted} bytes`);
+	const size = placed ? 8 + PLACE_BYTES : 8;
+	const length = frame.end - frame.headEnd;
+	if (length !== size) {
+		throw fault(length < size ? "short" : "long", `${NAMES[frame.kind]}: MORE needs a payload of ${size} bytes`);
 	}
 }
 
@@ -292,13 +292,13 @@ class Cursor {
 		private readonly end: number,
 	) {}
 
-	get left(): number {
+	get remaining(): number {
 		return this.end - this.at;
 	}
 
-	over(): void {
+	expectEnd(): void {
 		if (this.at < this.end) {
-			throw fault("long", `${this.kind}: ${this.left} bytes follow what belongs there`);
+			throw fault("long", `${this.kind}: ${this.remaining} bytes follow what belongs there`);
 		}
 	}
 
@@ -319,7 +319,7 @@ class Cursor {
 	}
 
 	magic(): void {
-		if (this.left < MAGIC.length || this.text(MAGIC.length) !== MAGIC) {
+		if (this.remaining < MAGIC.length || this.text(MAGIC.length) !== MAGIC) {
 			throw fault("not_tidewire", "HELLO: it is not of this protocol");
 		}
 	}
@@ -345,7 +345,7 @@ class Cursor {
 
 	fields(): Fields {
 		const fields: [string, Uint8Array][] = [];
-		if (this.left === 0) {
+		if (this.remaining === 0) {
 			return fields;
 		}
 		const count = this.u8();

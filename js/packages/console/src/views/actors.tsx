@@ -60,7 +60,7 @@ export function Actors(): JSX.Element {
 
 function ActorDetail(props: { of: NodeRow }): JSX.Element {
 	const { row, snapshot } = props.of;
-	const given = (key: string): string | undefined => (key in row ? count(num(row, key)) : undefined);
+	const counter = (key: string): string | undefined => (key in row ? count(num(row, key)) : undefined);
 	return (
 		<Detail title={nameOf(row)}>
 			{facts({
@@ -72,9 +72,9 @@ function ActorDetail(props: { of: NodeRow }): JSX.Element {
 				Queue: queueOf(row),
 				Handled: count(num(row, "handled")),
 				Failed: count(failures(row)),
-				Retried: given("retried"),
-				Expired: given("expired"),
-				Restarts: given("restarts"),
+				Retried: counter("retried"),
+				Expired: counter("expired"),
+				Restarts: counter("restarts"),
 				"Time in the queue": times(row, "queueing"),
 				"Time in the handler": times(row, "handling"),
 			})}

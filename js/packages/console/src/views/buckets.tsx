@@ -28,7 +28,7 @@ const COLUMNS: readonly Column<BucketInfo>[] = [
 
 const bucketOf = async (hub: Hub, name: string): Promise<Bucket> => (await hub.node?.kv(name)) as Bucket;
 
-const given = (fields: FormData): unknown => jsonOf("value", String(fields.get("value")));
+const valueFrom = (fields: FormData): unknown => jsonOf("value", String(fields.get("value")));
 
 export function Buckets(): JSX.Element {
 	const { data, error, reload } = useQuery("buckets", (hub) => orNone(hub.node?.buckets() ?? Promise.resolve([])));
@@ -55,11 +55,11 @@ function BucketDetail(props: { of: BucketInfo; reload: () => void }): JSX.Elemen
 	const { name, revision } = info;
 	const [filter, setFilter] = useState(">");
 	const [after, setAfter] = useState("");
-	const asked = (): Promise<readonly string[]> => ask(hub, "keys", name, filter, after || null, KEYS_MAX);
-	const { data, error } = useQuery(`keys ${name} ${filter} ${after}`, asked, SELDOM_MS, String(revision));
+	const fetchKeys = (): Promise<readonly string[]> => ask(hub, "keys", name, filter, after || null, KEYS_MAX);
+	const { data, error } = useQuery(`keys ${name} ${filter} ${after}`, fetchKeys, SELDOM_MS, String(revision));
 	const create = async (fields: FormData): Promise<string> => {
 		const key = String(fields.get("key"));
-		await (await bucketOf(hub, name)).create(key, given(fields));
+		await (await bucketOf(hub, name)).create(key, valueFrom(fields));
 		reload();
 		return `${key} put into ${name}`;
 	};
@@ -123,17 +123,17 @@ function KeyDetail(props: { bucket: string; of: string; version: number; reload:
 	const hub = useHub();
 	const { bucket, of: key, version, reload } = props;
 	const mayRead = hub.may(STREAMS, "read");
-	const asked = async (): Promise<Entry[]> => (mayRead ? (await bucketOf(hub, bucket)).history(key) : []);
-	const { data, error } = useQuery(`key ${bucket} ${key}`, asked, SELDOM_MS, String(version));
+	const fetchHistory = async (): Promise<Entry[]> => (mayRead ? (await bucketOf(hub, bucket)).history(key) : []);
+	const { data, error } = useQuery(`key ${bucket} ${key}`, fetchHistory, SELDOM_MS, String(version));
 	if (!mayRead) {
 		return <Payload label={key} of={() => key} />;
 	}
 	const newest = data?.at(-1);
 	const revision = newest?.revision ?? 0;
-	const act = async (said: string, run: (of: Bucket) => Promise<number>): Promise<string> => {
-		const made = await run(await bucketOf(hub, bucket));
+	const act = async (outcome: string, run: (of: Bucket) => Promise<number>): Promise<string> => {
+		const newRevision = await run(await bucketOf(hub, bucket));
 		reload();
-		return `${key} ${said}, revision ${made}`;
+		return `${key} ${outcome}, revision ${newRevision}`;
 	};
 	return (
 		<>
@@ -144,7 +144,7 @@ function KeyDetail(props: { bucket: string; of: string; version: number; reload:
 				<Action
 					label={`Put ${key}`}
 					ask={`The new value takes the place of revision ${revision}. It is refused if another came first.`}
-					run={(fields) => act("put", (one) => one.update(key, given(fields), { revision }))}
+					run={(fields) => act("put", (one) => one.update(key, valueFrom(fields), { revision }))}
 				>
 					<ValueField of={newest} />
 				</Action>
@@ -183,7 +183,7 @@ function ValueField(props: { of?: Entry | undefined }): JSX.Element {
 	);
 }
 
-/** True if JSON stands for the same value: not for bytes, tuples and records. */
+/** True if JSON has the same value: not for bytes, tuples and records. */
 function isPlain(value: unknown): boolean {
 	if (typeof value !== "object" || value === null || typeOf(value) !== undefined) {
 		return value === null || typeof value === "string" || typeof value === "boolean" || Number.isFinite(value);

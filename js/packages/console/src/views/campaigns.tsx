@@ -56,9 +56,9 @@ function CampaignActions(props: { of: NodeRow }): JSX.Element {
 	const hub = useHub();
 	const { row, snapshot } = props.of;
 	const name = text(row, "name");
-	const acted = async (action: string, said: string): Promise<string> => {
+	const acted = async (action: string, outcome: string): Promise<string> => {
 		await hub.act(snapshot.key, `${action}_campaign`, name);
-		return `${name} ${said}`;
+		return `${name} ${outcome}`;
 	};
 	return (
 		<div class="buttons">

@@ -89,10 +89,10 @@ function CommandDetail(props: { of: Row; reload: () => void }): JSX.Element {
 	const { of: row } = props;
 	const [id, service, stage] = [text(row, "id"), text(row, "service"), text(row, "stage")];
 	const isOver = stage !== "queued" && stage !== "running";
-	const acted = async (call: "cancel" | "retry", said: string): Promise<string> => {
+	const acted = async (call: "cancel" | "retry", outcome: string): Promise<string> => {
 		const isDone = await (await runOf(hub, row))?.[call]();
 		props.reload();
-		return isDone ? `${id} ${said}` : `${id}: nothing to ${call}`;
+		return isDone ? `${id} ${outcome}` : `${id}: nothing to ${call}`;
 	};
 	return (
 		<Detail title={`${service}.${row.command}`}>

@@ -107,7 +107,7 @@ function GroupDetail(props: { of: Group; acted: () => void }): JSX.Element {
 	const { stream, consumer, error, letters } = props.of;
 	const [marked, setMarked] = useState<ReadonlySet<string>>(new Set());
 	const chosen = letters.map((one) => one.sequence).filter((one) => marked.size === 0 || marked.has(String(one)));
-	const said = counted(chosen.length, "dead letter");
+	const selection = counted(chosen.length, "dead letter");
 	const act = async (call: "requeue" | "drop_dead", done: string): Promise<string> => {
 		const ended = await change<number>(hub, call, stream, consumer, chosen);
 		setMarked(new Set());
@@ -119,12 +119,12 @@ function GroupDetail(props: { of: Group; acted: () => void }): JSX.Element {
 			{facts({ Stream: <a href={hrefOf("streams", stream)}>{stream}</a>, Consumer: consumer })}
 			<div class="buttons">
 				<Action
-					label={`Requeue ${said}`}
+					label={`Requeue ${selection}`}
 					ask="The consumer gets them again, as if for the first time."
 					run={() => act("requeue", "requeued")}
 				/>
 				<Action
-					label={`Drop ${said}`}
+					label={`Drop ${selection}`}
 					ask="The consumer never gets them again. Their events stay in the stream."
 					isDanger
 					run={() => act("drop_dead", "dropped")}

@@ -1,7 +1,7 @@
 /** Nodes: the processes that have joined, and how they are. */
 import type { JSX } from "preact";
 import { INSPECTION } from "tidewire/subjects";
-import { givenUp } from "../attention.js";
+import { deadLettersOf } from "../attention.js";
 import { age, bytes, count, micros, percent, rate } from "../format.js";
 import { useHub } from "../hooks.js";
 import type { Hub } from "../hub.js";
@@ -58,7 +58,7 @@ function NodeDetail(props: { of: NodeLine }): JSX.Element {
 	const { snapshot, node, silent, services } = props.of;
 	const about = snapshot?.about;
 	const hub = about?.of_hub as Row | null | undefined;
-	const said = (key: string): string => `${count(num(hub ?? undefined, key))} ${key}`;
+	const counter = (key: string): string => `${count(num(hub ?? undefined, key))} ${key}`;
 	return (
 		<Detail title={node}>
 			{silent && <p class="failure">{silent}</p>}
@@ -75,9 +75,9 @@ function NodeDetail(props: { of: NodeLine }): JSX.Element {
 				"Other actors": snapshot && count(snapshot.counts.actors),
 				Timers: snapshot && count(num(about, "timers")),
 				Subscriptions: snapshot && count(num(about, "subscriptions")),
-				"Given up": givenUp(about).said,
+				"Given up": deadLettersOf(about).text,
 				"As a hub": hub
-					? ["nodes", "forwarded", "calls", "published", "dropped", "refused"].map(said).join(", ")
+					? ["nodes", "forwarded", "calls", "published", "dropped", "refused"].map(counter).join(", ")
 					: undefined,
 				Services: services.join(", "),
 			})}
@@ -143,8 +143,8 @@ function nodesOf({ services, snapshots, silent }: Hub): NodeLine[] {
 }
 
 function linkOf(about: Snapshot["about"] | undefined): string {
-	const said = (key: string): string => bytes(num(about, key));
-	const all = `${said("received_bytes")} in, ${said("sent_bytes")} out, credit ${said("credit_bytes")}`;
+	const size = (key: string): string => bytes(num(about, key));
+	const all = `${size("received_bytes")} in, ${size("sent_bytes")} out, credit ${size("credit_bytes")}`;
 	return about !== undefined && "credit_bytes" in about ? all : "";
 }
 

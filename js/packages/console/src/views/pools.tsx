@@ -67,9 +67,9 @@ function PoolActions(props: { of: NodeRow }): JSX.Element {
 	const [name, least, most] = [text(row, "name"), num(row, "workers_min"), num(row, "workers_max")];
 	const isSet = text(row, "workers_set") !== "";
 	const isOver = ["stopping", "failed"].includes(text(row, "state"));
-	const acted = async (said: string, action: string, ...args: readonly unknown[]): Promise<string> => {
+	const acted = async (outcome: string, action: string, ...args: readonly unknown[]): Promise<string> => {
 		await hub.act(snapshot.key, `${action}_pool`, name, ...args);
-		return `${name} ${said}`;
+		return `${name} ${outcome}`;
 	};
 	const scale = (workers: number): Promise<string> => acted(`gets ${counted(workers, "worker")}`, "scale", workers);
 	return (
@@ -120,7 +120,7 @@ function PoolDetail(props: { of: NodeRow }): JSX.Element {
 	const { row, snapshot } = props.of;
 	const workers = (row.worker_rows ?? []) as readonly Row[];
 	const decisions = (row.decisions ?? []) as readonly Row[];
-	const wanted = num(row, "workers_wanted");
+	const target = num(row, "workers_wanted");
 	return (
 		<Detail title={text(row, "name")}>
 			{facts({
@@ -128,7 +128,7 @@ function PoolDetail(props: { of: NodeRow }): JSX.Element {
 				Function: text(row, "function"),
 				Kind: text(row, "kind"),
 				State: text(row, "state"),
-				Workers: `${num(row, "workers_busy")} of ${counted(num(row, "workers"), "worker")} busy${wanted ? `; ${wanted} wanted` : ""}`,
+				Workers: `${num(row, "workers_busy")} of ${counted(num(row, "workers"), "worker")} busy${target ? `; ${target} wanted` : ""}`,
 				Limits: limitsOf(row),
 				Queue: queueOf(row),
 				Handled: count(num(row, "handled")),

@@ -128,10 +128,10 @@ function Consumers(props: { stream: string }): JSX.Element {
 	const { data, error, reload } = useQuery(`consumers ${stream}`, () =>
 		ask<readonly Row[]>(hub, "list_consumers", stream),
 	);
-	const acted = async (row: Row, call: string, said: string, ...args: readonly unknown[]): Promise<string> => {
+	const acted = async (row: Row, call: string, outcome: string, ...args: readonly unknown[]): Promise<string> => {
 		await change(hub, call, stream, row.name, ...args);
 		reload();
-		return `${row.name} ${said}`;
+		return `${row.name} ${outcome}`;
 	};
 	const seek = (row: Row, start: number): Promise<string> =>
 		acted(row, "seek", `goes on at ${start}`, ["sequence", start]);
@@ -201,11 +201,11 @@ function Events(props: { stream: Row }): JSX.Element {
 	const [name, first, last] = [text(props.stream, "name"), num(props.stream, "first"), num(props.stream, "last")];
 	const [from, setFrom] = useState("");
 	const [filter, setFilter] = useState("");
-	const asked = async (hub: Hub): Promise<StreamEvent[]> => {
+	const fetchEvents = async (hub: Hub): Promise<StreamEvent[]> => {
 		const start = from !== "" ? placeOf(from) : filter !== "" ? "all" : Math.max(1, last - EVENTS_MAX + 1);
 		return eventsOf(hub, name, { start, filter: filter || undefined });
 	};
-	const { data, error } = useQuery(`events ${name} ${from} ${filter}`, asked, SELDOM_MS, `${first} ${last}`);
+	const { data, error } = useQuery(`events ${name} ${from} ${filter}`, fetchEvents, SELDOM_MS, `${first} ${last}`);
 	return (
 		<>
 			<h3>Events</h3>
@@ -235,8 +235,8 @@ function Events(props: { stream: Row }): JSX.Element {
 /** An event with its payload. */
 export function EventFacts(props: { of: StreamEvent }): JSX.Element {
 	const { subject, key, id, headers, time, sequence } = props.of;
-	const said = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
-	const of = { Sequence: sequence, Subject: subject, Key: key, Id: id, Stored: clock(time), Headers: said.join("; ") };
+	const list = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
+	const of = { Sequence: sequence, Subject: subject, Key: key, Id: id, Stored: clock(time), Headers: list.join("; ") };
 	return (
 		<>
 			{facts({ ...of, Trace: traceLink(traceIdOf(headers.traceparent ?? "")) })}

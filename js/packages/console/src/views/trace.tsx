@@ -67,9 +67,9 @@ export function Trace(): JSX.Element {
 function IdForm(props: { id: string }): JSX.Element {
 	const [error, setError] = useState(props.id === "" || traceIdOf(props.id) ? "" : wrong(props.id));
 	const show = (fields: FormData): void => {
-		const said = String(fields.get("id"));
-		const id = traceIdOf(said);
-		setError(id === undefined ? wrong(said) : "");
+		const input = String(fields.get("id"));
+		const id = traceIdOf(input);
+		setError(id === undefined ? wrong(input) : "");
 		id !== undefined && select("trace", id);
 	};
 	return (
@@ -88,15 +88,15 @@ function IdForm(props: { id: string }): JSX.Element {
 	);
 }
 
-const wrong = (said: string): string =>
-	`trace id: “${said.slice(0, 64)}” is not allowed: give 32 hex digits, or a traceparent`;
+const wrong = (input: string): string =>
+	`trace id: “${input.slice(0, 64)}” is not allowed: give 32 hex digits, or a traceparent`;
 
 function Gathering(props: { id: string }): JSX.Element {
 	const { id } = props;
 	const hub = useHub();
 	const every = hub.snapshots.size > ROUND_MAX ? SELDOM_MS : 4_000;
 	const version = String(hub.services.find((one) => one.name === INSPECTION)?.instances.length ?? "");
-	const { data, error } = useQuery(`trace ${id}`, (asked) => gather(asked, id), every, version);
+	const { data, error } = useQuery(`trace ${id}`, (source) => gather(source, id), every, version);
 	const found = useMemo(() => data && waterfallOf(data.answers), [data]);
 	return (
 		<>
