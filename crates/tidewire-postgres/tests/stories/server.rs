@@ -6,20 +6,14 @@ use std::path::Path;
 use std::thread;
 
 use postgres::{Client, NoTls};
-use tidewire_backend::{CampaignId, Campaigns, ErrorKind, Missing, Result, Settings, State};
+use tidewire_backend::{CampaignId, Campaigns, ErrorKind, Missing, Settings, State};
 use tidewire_postgres::open;
 use tidewire_testkit::{
-    Connection, digest_of, join, lease, no_parameters, plan, results_of, start, store_all, work_off,
+    Connection, digest_of, join, lease, no_parameters, plan, refused, results_of, start, store_all, work_off,
 };
 
 use crate::servers::{self, Server};
 use crate::{Database, connect, place};
-
-fn kind<T>(result: Result<T>, kind: ErrorKind, says: &str) {
-    let error = result.err().unwrap_or_else(|| panic!("it was not refused: {says}"));
-    assert_eq!(error.kind(), kind, "{error}");
-    assert!(error.message().contains(says), "{says:?} is not in: {error}");
-}
 
 #[test]
 fn a_server_that_starts_anew_is_met_again() {
@@ -39,8 +33,8 @@ fn a_server_that_starts_anew_is_met_again() {
     let results = results_of(&held, held.count, &[]);
     let error = store.commit(id, &mut held, &results).unwrap_err();
     assert_eq!((error.kind(), error.retryable()), (ErrorKind::Unreachable, true), "{error}");
-    kind(store.status(id), ErrorKind::Unreachable, "look whether it runs");
-    kind(store.wait(0), ErrorKind::Unreachable, "127.0.0.1");
+    refused(store.status(id), ErrorKind::Unreachable, "look whether it runs");
+    refused(store.wait(0), ErrorKind::Unreachable, "127.0.0.1");
     let waited = waiter.join().unwrap();
     assert!(waited.is_ok() || waited.unwrap_err().retryable());
     server.order("start");
@@ -59,28 +53,28 @@ fn a_missing_or_foreign_database_is_named() {
     let Some(server) = servers::shared() else { return };
     let database = Database::new(server);
     let url = database.url();
-    kind(open(&url, Missing::Fail), ErrorKind::Unreachable, "has no campaigns yet");
+    refused(open(&url, Missing::Fail), ErrorKind::Unreachable, "has no campaigns yet");
     let mut admin = Client::connect(&url, NoTls).unwrap();
     admin.batch_execute("CREATE TABLE tidewire_campaigns (song TEXT)").unwrap();
-    kind(open(&url, Missing::Create), ErrorKind::Foreign, "not Tidewire's");
+    refused(open(&url, Missing::Create), ErrorKind::Foreign, "not Tidewire's");
     admin.batch_execute("DROP TABLE tidewire_campaigns; CREATE TABLE tidewire_events (song TEXT)").unwrap();
-    kind(open(&url, Missing::Create), ErrorKind::Foreign, "in the way");
+    refused(open(&url, Missing::Create), ErrorKind::Foreign, "in the way");
     admin.batch_execute("DROP TABLE tidewire_events").unwrap();
     drop(open(&url, Missing::Create).unwrap());
     admin.batch_execute("UPDATE tidewire_meta SET value = '99' WHERE key = 'schema'").unwrap();
-    kind(open(&url, Missing::Create), ErrorKind::Newer, "version 99");
+    refused(open(&url, Missing::Create), ErrorKind::Newer, "version 99");
     let (start, _) = url.rsplit_once('/').unwrap();
-    kind(open(&format!("{start}/nowhere"), Missing::Create), ErrorKind::Url, "no such database");
+    refused(open(&format!("{start}/nowhere"), Missing::Create), ErrorKind::Url, "no such database");
     let (scheme, place) = start.split_once("tidewire:").unwrap();
     let host = place.split_once('@').unwrap().1;
     let wrong = format!("{scheme}tidewire:secret@{host}/postgres");
-    kind(open(&wrong, Missing::Create), ErrorKind::Denied, "refuses the user or the password");
+    refused(open(&wrong, Missing::Create), ErrorKind::Denied, "refuses the user or the password");
     assert!(!open(&wrong, Missing::Create).unwrap_err().message().contains("secret"));
-    kind(open("postgres://ann:secret@127.0.0.1:1/farm", Missing::Create), ErrorKind::Unreachable, "127.0.0.1:1");
+    refused(open("postgres://ann:secret@127.0.0.1:1/farm", Missing::Create), ErrorKind::Unreachable, "127.0.0.1:1");
     let without = format!("{scheme}tidewire@{host}/postgres");
-    kind(open(&without, Missing::Create), ErrorKind::Denied, "password missing");
+    refused(open(&without, Missing::Create), ErrorKind::Denied, "password missing");
     let secured = format!("{start}/postgres?sslmode=require");
-    kind(open(&secured, Missing::Create), ErrorKind::Denied, "server does not support TLS");
+    refused(open(&secured, Missing::Create), ErrorKind::Denied, "server does not support TLS");
 }
 
 #[test]
@@ -119,10 +113,10 @@ fn a_server_is_checked_as_the_url_says() {
         drop(store);
         while admin.query_one(count, &[]).unwrap().get::<_, i64>(0) > 0 {}
     }
-    kind(open(&with(&untrusted), Missing::Create), ErrorKind::Denied, "sslrootcert");
-    kind(open(&with("sslmode=verify-full"), Missing::Create), ErrorKind::Denied, "UnknownIssuer");
+    refused(open(&with(&untrusted), Missing::Create), ErrorKind::Denied, "sslrootcert");
+    refused(open(&with("sslmode=verify-full"), Missing::Create), ErrorKind::Denied, "UnknownIssuer");
     let elsewhere = with(&trusted).replace("127.0.0.1", "localhost");
-    kind(open(&elsewhere, Missing::Create), ErrorKind::Denied, "not valid for name");
+    refused(open(&elsewhere, Missing::Create), ErrorKind::Denied, "not valid for name");
     drop(admin);
     server.end();
 }
@@ -143,14 +137,14 @@ fn users_without_rights_are_told_so() {
     let mut reader = connect(&format!("postgres://{user}:x@{place}")).unwrap();
     assert_eq!(reader.status(id).unwrap().summary.done, 20);
     assert_eq!(reader.read_rows(id, 0, 100).unwrap().len(), 20);
-    kind(reader.note(id, "hello"), ErrorKind::Denied, "grant it");
-    kind(reader.create(&plan("other", 1), &no_parameters()), ErrorKind::Denied, "");
+    refused(reader.note(id, "hello"), ErrorKind::Denied, "grant it");
+    refused(reader.create(&plan("other", 1), &no_parameters()), ErrorKind::Denied, "");
     drop(reader);
     // As a server that follows another one.
     admin.batch_execute(&format!("ALTER ROLE {user} SET default_transaction_read_only = on")).unwrap();
     let mut reader = connect(&format!("postgres://{user}:x@{place}")).unwrap();
     assert_eq!(reader.status(id).unwrap().summary.done, 20);
-    kind(reader.note(id, "hello"), ErrorKind::ReadOnly, "name the primary server");
+    refused(reader.note(id, "hello"), ErrorKind::ReadOnly, "name the primary server");
     drop(reader);
     admin.batch_execute(&format!("DROP OWNED BY {user}; DROP ROLE {user}")).unwrap();
 }

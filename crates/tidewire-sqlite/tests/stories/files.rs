@@ -4,19 +4,13 @@ use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
-use tidewire_backend::{CampaignId, Campaigns, ErrorKind, Missing, Result, State};
+use tidewire_backend::{CampaignId, Campaigns, ErrorKind, Missing, State};
 use tidewire_sqlite::open;
 use tidewire_testkit::{
-    Connection, all_rows, join, lease, no_parameters, plan, results_of, start, store_all, work_off,
+    Connection, all_rows, join, lease, no_parameters, plan, refused, results_of, start, store_all, work_off,
 };
 
 use crate::Folder;
-
-fn kind<T>(result: Result<T>, kind: ErrorKind, says: &str) {
-    let error = result.err().unwrap_or_else(|| panic!("it was not refused: {says}"));
-    assert_eq!(error.kind(), kind, "{error}");
-    assert!(error.message().contains(says), "{says:?} is not in: {error}");
-}
 
 // Promises: P15.47.
 #[test]
@@ -25,14 +19,14 @@ fn a_file_that_is_none_of_ours_stays_as_it_is() {
     let text = folder.file().with_extension("txt");
     std::fs::write(&text, "Dear diary, this is no database, and a little longer than its header would be.".repeat(9))
         .unwrap();
-    kind(open(&text, Missing::Create), ErrorKind::Foreign, "is no SQLite database");
+    refused(open(&text, Missing::Create), ErrorKind::Foreign, "is no SQLite database");
     let foreign = folder.file();
     rusqlite::Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE songs (title TEXT)").unwrap();
     let before = std::fs::read(&foreign).unwrap();
-    kind(open(&foreign, Missing::Create), ErrorKind::Foreign, "another application");
+    refused(open(&foreign, Missing::Create), ErrorKind::Foreign, "another application");
     assert_eq!(std::fs::read(&foreign).unwrap(), before);
     rusqlite::Connection::open(&foreign).unwrap().execute_batch("DROP TABLE songs; PRAGMA user_version = 3").unwrap();
-    kind(open(&foreign, Missing::Create), ErrorKind::Foreign, "another application");
+    refused(open(&foreign, Missing::Create), ErrorKind::Foreign, "another application");
 }
 
 // Promises: P15.47.
@@ -41,16 +35,16 @@ fn a_newer_file_is_left_alone() {
     let folder = Folder::new();
     drop(open(&folder.file(), Missing::Create).unwrap());
     rusqlite::Connection::open(folder.file()).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
-    kind(open(&folder.file(), Missing::Create), ErrorKind::Newer, "version 99");
+    refused(open(&folder.file(), Missing::Create), ErrorKind::Newer, "version 99");
 }
 
 #[test]
 fn paths_that_lead_nowhere_are_named() {
     let folder = Folder::new();
-    kind(open(&folder.file(), Missing::Fail), ErrorKind::Unreachable, "there is no such file");
+    refused(open(&folder.file(), Missing::Fail), ErrorKind::Unreachable, "there is no such file");
     assert!(!folder.file().exists());
-    kind(open(&folder.file().join("deep.db"), Missing::Create), ErrorKind::Unreachable, "there is no folder");
-    kind(open(folder.file().parent().unwrap(), Missing::Create), ErrorKind::Url, "name a file in it");
+    refused(open(&folder.file().join("deep.db"), Missing::Create), ErrorKind::Unreachable, "there is no folder");
+    refused(open(folder.file().parent().unwrap(), Missing::Create), ErrorKind::Url, "name a file in it");
     std::fs::write(folder.file(), "").unwrap();
     assert!(
         open(&folder.file(), Missing::Fail).unwrap().list(None).unwrap().is_empty(),
@@ -205,10 +199,10 @@ fn reader() {
     match open(&path, Missing::Fail) {
         Ok(mut store) => {
             assert_eq!(store.status(CampaignId(1)).unwrap().summary.done, 20);
-            kind(store.note(CampaignId(1), "hello"), ErrorKind::ReadOnly, "can't be written");
+            refused(store.note(CampaignId(1), "hello"), ErrorKind::ReadOnly, "can't be written");
         }
         Err(error) => assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}"),
     }
     let fresh = path.with_extension("new");
-    kind(open(&fresh, Missing::Create), ErrorKind::Unreachable, "whether this user may write there");
+    refused(open(&fresh, Missing::Create), ErrorKind::Unreachable, "whether this user may write there");
 }

@@ -328,6 +328,20 @@ describe("with a hub", { timeout: 60_000 }, () => {
 		assert.equal(node.statistics().remote.given, 0);
 	});
 
+	test("a call of an export that is refused, as it is a stream, does not keep the export", async () => {
+		await using server = await connect(hub.url);
+		const counter = { *count() {}, one: () => 1 };
+		await using _ = await server.serve("giver", { give: () => remote(counter), ping: () => {} });
+		const giver = node.client<{ give(): RemoteObject<typeof counter>; ping(): void }>("giver");
+		const exported = await giver.give();
+		await assert.rejects(Promise.resolve(exported.count()), InvalidArgument);
+		const items = exported.one() as unknown as AsyncIterable<number>;
+		await assert.rejects(items[Symbol.asyncIterator]().next(), InvalidArgument);
+		exported.dispose();
+		await giver.ping();
+		assert.equal(server.statistics().remote.given, 0);
+	});
+
 	test("a call that nobody awaits is sent, and a stream that is read later is a stream", async () => {
 		const noted: number[] = [];
 		let tell = (): void => {};

@@ -255,6 +255,15 @@ async function sources(world: World, node: Node): Promise<Source[]> {
 	];
 }
 
+/** Begins a read, and aborts it. */
+async function aborted(items: Reader<unknown>): Promise<void> {
+	const controller = new AbortController();
+	const read = assert.rejects(items.next({ signal: controller.signal }), /enough/);
+	await settled();
+	controller.abort(new Error("enough"));
+	await read;
+}
+
 test("reads that are given up take no item of a method, a subscription or a watch", async () => {
 	const shops = new Shops();
 	const node = await shops.join();
@@ -271,11 +280,7 @@ test("reads that are given up take no item of a method, a subscription or a watc
 		await give(1);
 		assert.equal(taken(await second), 1, name);
 		// A signal ends a wait, and the item comes later.
-		const controller = new AbortController();
-		const aborted = assert.rejects(items.next({ signal: controller.signal }), /enough/);
-		await settled();
-		controller.abort(new Error("enough"));
-		await aborted;
+		await aborted(items);
 		await give(2);
 		await settled();
 		assert.equal(taken(await items.next()), 2, name);
@@ -293,9 +298,5 @@ test("a read of a subscription is given up while there is no link", async () => 
 	shops.world.isUp = false;
 	shops.world.last.cut();
 	const items = node.subscription("ticks");
-	const controller = new AbortController();
-	const aborted = assert.rejects(items.next({ signal: controller.signal }), /enough/);
-	await settled();
-	controller.abort(new Error("enough"));
-	await aborted;
+	await aborted(items);
 });

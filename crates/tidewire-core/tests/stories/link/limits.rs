@@ -6,6 +6,7 @@ use tidewire_core::link::session::{Event, Fault, Greeting};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{self, CallHead, Flags, Kind, SubscribeHead};
 
+use crate::link::greeting::refusal;
 use crate::link::support::{KIB, MIB, World, failure, filled};
 
 /// A hub with a token of ann that has limits, and one of root that has none.
@@ -18,14 +19,6 @@ fn greeting(name: &str, token: &str) -> Greeting {
     Greeting { token: Some(token.to_owned()), ..Greeting::new(name) }
 }
 
-fn told(world: &mut World, at: usize) -> (ErrorCode, String) {
-    assert_eq!(world.nodes[at].link, None, "the link is closed");
-    match world.nodes[at].fault.take() {
-        Some(Fault::Told { number, text }) => (ErrorCode::from_number(number).unwrap(), text),
-        other => panic!("the hub says why: {other:?}"),
-    }
-}
-
 #[test]
 fn as_many_nodes_join_with_a_token_as_it_says() {
     let limits = TokenLimits { links: Some(2), ..TokenLimits::default() };
@@ -34,19 +27,19 @@ fn as_many_nodes_join_with_a_token_as_it_says() {
     world.join_with(&greeting("b", "few"));
     let third = world.connect(&greeting("c", "few"));
     world.settle();
-    let (code, text) = told(&mut world, third);
+    let (code, text) = refusal(&mut world, third);
     assert_eq!(code, ErrorCode::LimitExceeded);
     assert!(text.starts_with("hub_links=2 of the token of \"ann\": as many nodes"), "{text}");
     world.join_with(&greeting("d", "all"));
 
     // A node that resumes replaces its own link; another node can join once one has left.
     let again = world.join_with(&Greeting { resume: Some("secret-1".to_owned()), ..greeting("a", "few") });
-    assert_eq!(told(&mut world, first).0, ErrorCode::LinkLost);
+    assert_eq!(refusal(&mut world, first).0, ErrorCode::LinkLost);
     world.cut(again);
     world.join_with(&greeting("c", "few"));
     let more = world.connect(&greeting("e", "few"));
     world.settle();
-    assert_eq!(told(&mut world, more).0, ErrorCode::LimitExceeded);
+    assert_eq!(refusal(&mut world, more).0, ErrorCode::LimitExceeded);
 }
 
 #[test]
@@ -140,7 +133,7 @@ fn a_node_that_does_not_count_its_calls_is_closed_and_hears_of_its_token() {
     .unwrap();
     world.inject(ann, &publish);
     world.settle();
-    let (code, text) = told(&mut world, ann);
+    let (code, text) = refusal(&mut world, ann);
     assert_eq!(code, ErrorCode::LimitExceeded);
     assert_eq!(text, "link_in_flight=2 of the token is exceeded: open fewer exchanges at once");
 }

@@ -142,17 +142,14 @@ export class HandlerLimits {
 
 	/** Takes a call in, or tells its caller why not. */
 	take(work: QueuedCall, now: number): Callee | undefined {
-		const { call, session } = work;
 		if (this.isClosed) {
-			session.theirs.fail(call.id, NODE_STOPPED, encode("the service has stopped"));
-			return undefined;
+			return refuse(work, NODE_STOPPED, "the service has stopped");
 		}
-		if (work.streams !== call.credit > 0) {
+		if (work.streams !== work.call.credit > 0) {
 			const text = work.streams
 				? "it is a stream, and the call gives no credit for items: read it as a stream, rather than await it"
 				: "it gives one value: await it, rather than read it as a stream";
-			session.theirs.fail(call.id, INVALID_ARGUMENT, encode(`${work.title}: ${text}`));
-			return undefined;
+			return refuse(work, INVALID_ARGUMENT, `${work.title}: ${text}`);
 		}
 		const admission = this.admissions[work.streams ? 1 : 0];
 		const running = new RunningCall(this.runtime, work, now, (outcome) => this.release(running, outcome));
@@ -523,4 +520,10 @@ export function headersOf(fields: Fields): Record<string, string> {
 		}
 	}
 	return headers;
+}
+
+/** Refuses a call before its admission. */
+function refuse(work: QueuedCall, code: number, text: string): undefined {
+	work.session.theirs.fail(work.call.id, code, encode(text));
+	work.onEnd?.();
 }
