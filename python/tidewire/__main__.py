@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 
 _OF_COMMAND_LINE = {"typer": "typer>=0.12", "rich": "rich>=13"}
-"""Modules that the command line needs, and the package does not, with what pip is to install."""
+"""Modules of the command line that the package does not depend on, with their requirements."""
 
 
 def main() -> None:
-    """Run the command. Exit codes: 0 all is well, 1 something was found, 2 wrong usage, or the
+    """Run the command. Exit codes: 0 success, 1 failure or a finding, 2 wrong usage, or the
     libraries of the command line are missing.
     """
     try:
@@ -23,7 +23,7 @@ def main() -> None:
 
 
 def _run_without(library: str | None) -> None:
-    """Print the version if that is wanted, else say which libraries to install."""
+    """Print the version for ``--version``, else the libraries to install."""
     if sys.argv[1:] == ["--version"]:
         from tidewire import __version__
 

@@ -1,5 +1,5 @@
-"""Handlers: functions, coroutines, classes and objects that become actors, and errors of those that
-can't.
+"""Handlers: the functions, coroutines, classes and objects of actors, and the errors of invalid
+ones.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from tidewire.errors import InvalidArgument
 
 
 class GivenUp(BaseException):
-    """A handler's error for a message that is not to be delivered again. The binding takes the
-    error out: nobody else sees this.
+    """Error of a handler whose message is not redelivered. The binding unwraps it.
 
     Attributes:
         error: The exception of the handler.
@@ -41,7 +40,7 @@ class Plan:
 
 
 def plan(target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan:
-    """Look at what is to become an actor.
+    """Return the plan of an actor.
 
     Args:
         target: A function, a coroutine function, a class with ``receive``, or an object with
@@ -50,8 +49,8 @@ def plan(target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan:
         kwargs: Keyword arguments for the class.
 
     Raises:
-        InvalidArgument: if the target can't be an actor, or takes other parameters than a message
-            and a context.
+        InvalidArgument: if the target can't be an actor, or has parameters other than a message and
+            a context.
     """
     if inspect.isclass(target):
         first = target(*args, **kwargs)
@@ -76,7 +75,7 @@ def check_restart(on_failure: object, target: object, field: str) -> None:
     """Refuse a restart of one object, which would keep its state.
 
     Raises:
-        InvalidArgument: it names what to give instead.
+        InvalidArgument: if the target is one object; the error names its class.
     """
     if on_failure == "restart" and not inspect.isclass(target):
         kind = type(target).__qualname__
@@ -87,7 +86,7 @@ def check_restart(on_failure: object, target: object, field: str) -> None:
 
 
 def takes_context(handler: object, field: str) -> bool:
-    """Return whether a handler takes a context besides the message.
+    """Return True if a handler takes a context besides the message.
 
     Raises:
         InvalidArgument: if it is not callable, a generator function, or takes other parameters.
@@ -99,13 +98,13 @@ def takes_context(handler: object, field: str) -> bool:
 
 
 def behaviour_takes_context(handler: object, field: str, on_loop: bool) -> bool:
-    """Return whether a handler that an actor is to become takes a context besides the message.
+    """Return True if the next handler of an actor takes a context besides the message.
 
     Args:
         handler: The handler of the following messages.
         field: Name of the handler in error messages.
-        on_loop: True if the actor runs on the node's event loop, where coroutines and plain
-            functions both run.
+        on_loop: True if the actor runs on the node's event loop, which runs coroutines and plain
+            functions.
 
     Raises:
         InvalidArgument: if it can't handle messages, or is a coroutine function and the actor is
@@ -121,7 +120,7 @@ def behaviour_takes_context(handler: object, field: str, on_loop: bool) -> bool:
 
 
 def is_coroutine(handler: object) -> bool:
-    """Return whether calling the handler gives a coroutine."""
+    """Return True if a call of the handler returns a coroutine."""
     return any(map(inspect.iscoroutinefunction, _called(handler)))
 
 
@@ -168,7 +167,7 @@ def _hook(actor: object, name: str, field: str) -> Callable[..., Any] | None:
 
 
 def _called(handler: object) -> tuple[object, object]:
-    """The function that runs when a handler is called: the handler, or its __call__, below any
+    """Return the functions that a call of the handler may run: itself and its __call__, without
     functools.partial.
     """
     while isinstance(handler, functools.partial):
@@ -191,7 +190,7 @@ def _count_positional(handler: Callable[..., Any], field: str, allowed: tuple[in
     try:
         parameters = inspect.signature(handler).parameters.values()
     except (TypeError, ValueError):
-        # Builtins without a signature, such as print or list.append, are taken at their word.
+        # Builtins without a signature, such as print or list.append, are accepted.
         return allowed[0]
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     required = [p for p in parameters if p.default is p.empty and p.kind in positional]

@@ -1,4 +1,4 @@
-"""Errors of keyword arguments that a function does not have."""
+"""Errors of unknown keyword arguments."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tidewire.errors import InvalidArgument
 
 
 def refuse_unknown(unknown: Mapping[str, Any], function: Callable[..., Any], title: str = "") -> None:
-    """Refuse options that a function collected in its ``**`` parameter.
+    """Refuse the options of a ``**`` parameter.
 
     Raises:
-        InvalidArgument: if there is one; it names the nearest parameter.
+        InvalidArgument: if there is one; the error suggests the nearest parameter.
     """
     if unknown:
         import inspect

@@ -1,5 +1,5 @@
-"""The end of a node after an error: handlers that await are cancelled, and those that can't be have
-a short time.
+"""Abort of a node after an error: awaiting handlers are cancelled, and others have a short grace
+time.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 _TELL_AFTER_S = 0.1
 
 
-# Tasks are kept from being collected while they run: the loop itself holds them only weakly.
+# Strong references: a loop refers to its tasks weakly.
 _tasks: set[asyncio.Task[None]] = set()
 
 
 async def abort(node: Node) -> None:
-    """Stop a node soon. Nothing that waits begins any more. It goes on where waiting for it is
-    cancelled, as scopes of anyio do.
+    """Stop a node soon. Queued work does not begin. A cancelled caller, as by a scope of anyio,
+    does not interrupt it.
     """
 
     async def end() -> None:
@@ -48,8 +48,7 @@ def ending(node: Node) -> Steps[None]:
     if pending is None:
         return
     with idle.log_waiting(node, until, "what can't be cancelled", _TELL_AFTER_S):
-        # All have begun to end by now: a handler may wait for a task of a pool, and the other way
-        # round.
+        # All are ending by now: handlers and tasks of pools may wait for each other.
         ledgers = []
         for pool in node._live_pools():
             ledgers.append((yield from pool._ending(False, _left(until))))
@@ -62,7 +61,7 @@ def ending(node: Node) -> Steps[None]:
 
 
 def limit_s(node: Node) -> float:
-    """Return how long the end of a node takes at most: no time if it is to end at once."""
+    """Return the grace time of an abort in seconds: 0 if it must end at once."""
     return 0.0 if node._ends_now else node._engine.abort_timeout()
 
 
@@ -73,7 +72,7 @@ def _begin(node: Node, until: float) -> Pending[Ledger] | None:
         return None
     # An abort with no grace time allows none at the end of the program either.
     node._ends_now = True
-    # First: an interrupted handler answers its caller.
+    # First: an interrupted handler replies to its caller.
     for hook in node._at_abort:
         hook()
     for pool in node._live_pools():
@@ -86,7 +85,7 @@ def _cancel_handlers(node: Node) -> None:
     loop = node._loop
     if loop is None or loop.is_closed():
         return
-    # A loop may be closed meanwhile, and with it all its tasks.
+    # The loop may close meanwhile, and with it all its tasks.
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(drive.cancel, node._self)
 

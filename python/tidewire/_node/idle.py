@@ -1,4 +1,4 @@
-"""Quiescence of a node: the moment in which its actors, agents and pools have nothing to do."""
+"""Quiescence of a node: its actors, agents, services and pools are idle."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _Marks = tuple["Mark", dict[str, int]]
 
 
 class IdleWatch:
-    """Looks whether a node has anything to do, and says for what to wait if it has.
+    """Checks whether a node is idle, and returns the next wait if not.
 
-    The parts are looked at one after the other, so that one look says nothing. All had nothing to
-    do between two looks, one behind the other, that found the same.
+    The parts are checked one after the other, so that one check proves nothing. Two consecutive
+    checks with the same result prove that all were idle in between.
     """
 
     def __init__(self, node: Node, timeout: float | None) -> None:
@@ -39,11 +39,11 @@ class IdleWatch:
         self._before: _Marks | None = None
 
     def look(self) -> Pending | None:
-        """Return what to wait for before the next look, or None if there is nothing to do.
+        """Return the wait before the next check, or None if the node is idle.
 
         Raises:
-            TimeoutError: if the time is up, or something is to be tried again only later; it names
-                what there is to do.
+            TimeoutError: if the deadline has passed, or comes before the next retry; the error
+                names the busy parts.
         """
         engine = self._node._engine
         while True:
@@ -55,7 +55,7 @@ class IdleWatch:
                 return self._waits(later)
             for pool in self._node._live_pools():
                 core = pool._core
-                # Before the look: what changes meanwhile is looked at again.
+                # Read before the check, to miss no change.
                 seen = core.rests.count
                 accepted = core.accepted_if_idle()
                 if accepted is None:
@@ -71,7 +71,7 @@ class IdleWatch:
             self._before = found
 
     def _later(self) -> Later | None:
-        """Return the next message that an agent tries again."""
+        """Return the next retry of an agent."""
         directory = self._node._agents
         agent_states = (
             [] if directory is None else [agent._registered_state for agent in list(directory.by_id.values())]
@@ -102,7 +102,7 @@ class IdleWatch:
 
 
 def at_work(node: Node) -> list[str]:
-    """Return what errors call the actors and pools of a node that have something to do."""
+    """Return the names of the busy actors and pools of a node."""
     actors = [f"{row['name'] or 'actor'} (#{row['id']})" for row in node._engine.busy()]
     waited = [one.title for one in node._waits_for if not one.is_idle()]
     return [
@@ -113,7 +113,7 @@ def at_work(node: Node) -> list[str]:
 
 
 def stranded(node: Node) -> list[str]:
-    """Return the names of actors whose loop does not run, if nothing else has anything to do."""
+    """Return the names of busy actors on a stopped loop, if nothing else is busy."""
     loop = node._loop
     if loop is None or loop.is_running() or any(pool._core.accepted_if_idle() is None for pool in node._live_pools()):
         return []
@@ -124,14 +124,14 @@ def stranded(node: Node) -> list[str]:
 
 
 def shortened(names: list[str]) -> str:
-    """Return names as text, of many the first few."""
+    """Return the first few names as text."""
     more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
     return f"{', '.join(names[:_NAMED_MAX])}{more}"
 
 
 @contextlib.contextmanager
 def log_waiting(node: Node, until: float | None, what: str, after_s: float) -> Iterator[None]:
-    """Log for whom a node waits at its end, if that takes long enough for a person to wonder."""
+    """Log the reason for the wait of a stop that takes long."""
     left_s = None if until is None else until - monotonic()
     if left_s is not None and left_s <= after_s:
         yield
@@ -146,10 +146,10 @@ def log_waiting(node: Node, until: float | None, what: str, after_s: float) -> I
             text = f"%(node)s: waits{most} for %(waits_for)s: %(names)s{cause}"
             log.warning("node.stop_waits", text, node=node.name, waits_for=what, names=shortened(names))
 
-    # Not a timer of the loop: a handler may block that.
+    # Not a timer of the loop, which a handler may block.
     timer = threading.Timer(after_s, tell)
     timer.daemon = True
-    # While the interpreter ends there are no new threads, and nothing is said.
+    # At interpreter exit no thread can start, and nothing is logged.
     with contextlib.suppress(RuntimeError):
         timer.start()
     try:
@@ -161,12 +161,11 @@ def log_waiting(node: Node, until: float | None, what: str, after_s: float) -> I
 
 
 def check(node: Node, timeout: float | None) -> None:
-    """Refuse to wait where that never ends.
+    """Refuse a wait that would never end.
 
     Raises:
         AskCycle: if a handler of the node would wait for itself.
-        InvalidArgument: if the timeout is not allowed, or the node was not started, so that nothing
-            is handled.
+        InvalidArgument: if the timeout is not allowed, or the node was not started.
     """
     check_seconds("timeout", timeout)
     if not node._started:
@@ -190,7 +189,7 @@ def refuse_own(node: Node) -> None:
 
 
 def quiet(node: Node, timeout: float | None) -> Steps[None]:
-    """Wait until the node has nothing to do."""
+    """Wait until the node is idle."""
     look = IdleWatch(node, timeout).look
     while (pending := look()) is not None:
         yield pending

@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 Condition = Callable[[dict[str, Any]], object]
 Watch = Callable[[], Callable[[float | None], "WaitFor"]]
-"""Begins to watch for a change; the result waits for it, so many seconds at most."""
+"""Starts to watch for a change. The result waits for it, with a timeout in seconds."""
 
 
 def fits(
     of: Node | Pool, title: str, refusal: Callable[[], Exception], watch: Watch, condition: Condition, timeout: Any
 ) -> Steps[dict[str, Any]]:
-    """Wait until the statistics fit: look at them after each change. Raises the refusal if there is
-    no further change, and they do not fit.
+    """Wait until the statistics meet a condition: check it after each change. Raise the refusal if
+    there are no more changes.
 
     Raises:
-        TimeoutError: if the time is up.
+        TimeoutError: if the deadline has passed.
     """
     if not callable(condition):
         raise InvalidArgument(f"condition: {condition!r} is not allowed: give a function that takes the statistics")
     check_seconds("timeout", timeout)
     until = None if timeout is None else monotonic() + timeout
     while True:
-        # Before the look: what changes meanwhile is looked at again.
+        # Watch before the check, to miss no change.
         changed, is_over = watch(), of.ledger is not None
         statistics = of.statistics()
         if condition(statistics):
@@ -47,7 +47,7 @@ def fits(
 
 
 def node_fits(node: Node, condition: Condition, timeout: float | None = None) -> Steps[dict[str, Any]]:
-    """Wait until the statistics of a node fit; see ``Node.until``."""
+    """Wait until the statistics of a node meet a condition; see ``Node.until``."""
     engine = node._engine
 
     def watch() -> Callable[[float | None], WaitFor]:
