@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from tidewire.node import Node
 
 _LEAVE_TIMEOUT_S = 1.0
-"""How long a caller that is cancelled waits for the end of its attempt."""
+"""Longest wait of a cancelled caller for the end of its attempt."""
 _LEAVE_CLUSTER_TIMEOUT_S = 5.0
-"""The same on NATS. An attempt has its name while it waits for the other nodes, for two seconds at
-most after the server has answered.
+"""The same on NATS. An attempt occupies its name while it waits for the other nodes, two seconds at
+most after the reply of the server.
 """
 _AGAIN = LinkLost, AskTimeout
-"""What ends an attempt, after which there may be another one."""
+"""Errors of an attempt that allow a retry."""
 
 
 async def join(node: Node, within_s: float | None) -> None:
-    """Join the hub of a node, and learn what others serve; see ``join_blocking``. The event loop
-    goes on meanwhile. Cancelled, it leaves the hub.
+    """Join the hub of a node, and list its services, without blocking the event loop; see
+    ``join_blocking``. A cancellation leaves the hub.
     """
     import asyncio
 
@@ -55,7 +55,7 @@ async def _joined(node: Node) -> None:
     try:
         await asyncio.wait({joining})
     except asyncio.CancelledError:
-        # The thread goes on, and nobody needs its link any more.
+        # The thread continues: close its link at the end.
         joining.add_done_callback(functools.partial(_leave, node))
         limit_s = _LEAVE_CLUSTER_TIMEOUT_S if is_nats(node.url) else _LEAVE_TIMEOUT_S
         await asyncio.wait({joining}, timeout=limit_s)
@@ -70,16 +70,16 @@ def _leave(node: Node, joining: Future[None]) -> None:
 
 
 def join_blocking(node: Node, within_s: float | None) -> None:
-    """Join the hub of a node, and block until it has taken the node in and said what others serve.
+    """Join the hub of a node, and block until it has accepted the node and listed its services.
 
     Args:
         node: The node.
-        within_s: Seconds in which it is tried again as long as there is no hub, or the link to it
-            is lost; None for ever, 0 for one attempt.
+        within_s: Seconds of retries while there is no hub, or its link is lost; None for no limit,
+            0 for one attempt.
 
     Raises:
         LinkLost: if there is no hub in that time; other errors of ``Connection.join`` at once.
-        AskTimeout: if a hub that took the node in did not answer it.
+        AskTimeout: if the hub accepted the node, but did not reply in time.
     """
     connection = node._link()
     for wait_s in _attempts(node, within_s):
@@ -101,7 +101,7 @@ def _attempt(node: Node) -> None:
 
 
 def _attempts(node: Node, within_s: float | None) -> Iterator[float]:
-    """Yield how long to wait before each attempt, until the time is up."""
+    """Yield the delay before each attempt, until the deadline."""
     yield 0.0
     until = None if within_s is None else monotonic() + within_s
     full_s, longest_s = node.links.link_backoff_ms / 1_000, node.links.link_backoff_max_ms / 1_000

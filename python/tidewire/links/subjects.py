@@ -18,13 +18,13 @@ _REMOTE_ERROR, _ACTOR_STOPPED = 15, 2
 class ActorSubscription:
     """One subscription of an actor, at the hub.
 
-    Messages for an actor whose senders wait go to its mailbox by themselves, and come here once it
-    has stopped.
+    The compiled part delivers to the mailbox of an actor with backpressure, and calls this once the
+    actor has stopped.
 
     Args:
         engine: The engine of the node.
         actor: The subscribed actor.
-        gone: Called when the actor has stopped: the hub need not send any more.
+        gone: Called when the actor has stopped, to unsubscribe.
     """
 
     def __init__(self, engine: Engine, actor: ActorRef, gone: Callable[[ActorSubscription], None]) -> None:
@@ -33,7 +33,7 @@ class ActorSubscription:
         self._gone = gone
 
     def __call__(self, came: RemoteMessage | RemoteCall) -> None:
-        """Take an inbound message, or a request that the result of the handler answers."""
+        """Deliver an inbound message, or a request whose reply is the result of the handler."""
         if not self.actor.alive:
             self._gone(self)
             if not isinstance(came, RemoteMessage):
@@ -59,7 +59,7 @@ class ActorSubscription:
 
 
 def answer(call: RemoteCall, done: Pending) -> None:
-    """Answer a call with what became of something."""
+    """Reply to a call with the outcome of an operation."""
     if done.cancelled():
         return
     error = done.exception()
@@ -68,13 +68,13 @@ def answer(call: RemoteCall, done: Pending) -> None:
         return
     try:
         call.reply(done.result())
-    # A reply that can't be sent is the requester's business too.
+    # The requester also receives the error of an unsendable reply.
     except Exception as refused:  # noqa: BLE001
         fail(call, refused)
 
 
 def fail(call: RemoteCall, error: Any) -> None:
-    """Answer a call with an error."""
+    """Reply to a call with an error."""
     try:
         call.fail(error)
     except Exception as refused:  # noqa: BLE001

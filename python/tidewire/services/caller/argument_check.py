@@ -31,8 +31,8 @@ class Parameter:
         required: True if it has no default.
         default: Its default; ``inspect.Parameter.empty`` without one.
         hint: Its type.
-        exact: The class whose objects, not those of derived classes, need no look.
-        convert: Makes a value fit, or raises; None if every value fits.
+        exact: The class whose direct objects need no check.
+        convert: Converts a value, or raises; None if every value fits.
     """
 
     name: str
@@ -47,10 +47,9 @@ class Signature:
     """Parameters of a method, without self, the context and the progress of a command.
 
     Args:
-        function: The function, or None for one whose parameters can't be known; it takes everything
-            then.
+        function: The function, or None if its parameters are unknown; it accepts everything then.
         hints: Its annotations.
-        skip: How many of the first parameters the caller does not give: 1 for self.
+        skip: Number of leading parameters that the caller does not pass: 1 for self.
     """
 
     def __init__(self, function: Callable[..., Any] | None, hints: TypeHints, skip: int) -> None:
@@ -77,19 +76,15 @@ class Signature:
 
     @property
     def parameters(self) -> list[Parameter]:
-        """The parameters that have names, in order."""
+        """The named parameters, in order."""
         return list({p.name: p for p in [*self.positional, *self.named.values()]}.values())
 
     def binds(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        """Return whether arguments bind for certain; ``check`` knows of those where this says
-        no.
-        """
+        """Return True if arguments certainly bind; else ``check`` decides."""
         return not kwargs and not self._must_name and self._least <= len(args) <= len(self.positional)
 
     def fits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        """Return whether arguments that bind need no look for certain; ``convert`` looks at those
-        where this says no.
-        """
+        """Return True if bound arguments certainly need no conversion; else ``convert`` decides."""
         if self.plain:
             return True
         if kwargs or len(args) > len(self.exact):
@@ -100,8 +95,8 @@ class Signature:
         """Check that arguments bind.
 
         Raises:
-            InvalidArgument: if one is missing, given twice, too many or not known; it names all of
-                them.
+            InvalidArgument: if one is missing, passed twice, too many or unknown; the error names
+                all of them.
         """
         if self.binds(args, kwargs):
             return
@@ -187,7 +182,7 @@ class Signature:
 def _parameter(found: inspect.Parameter, hint: Any) -> Parameter:
     exact, convert = converter(hint)
     if found.default is not found.empty and convert is not None and found.default is None:
-        # `qty: int = None` is a way to say that None is allowed.
+        # `qty: int = None` allows None.
         convert = _or_none(convert)
     required = found.default is found.empty and found.kind in (*_POSITIONAL, found.KEYWORD_ONLY)
     return Parameter(found.name, required, found.default, hint, exact, convert)

@@ -1,4 +1,4 @@
-"""Calls of a client's methods: something to await, or something to read with ``async for``."""
+"""Calls of a client's methods: awaitables, or streams for ``async for``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer of one instance to a call that went to all.
+    """Reply of one instance to a call with the policy "all".
 
     Attributes:
         instance: The id of the instance.
@@ -43,21 +43,17 @@ class Answer:
 
 
 class LinkCall(Pending[Any]):
-    """A call of a method that gives one value, of a service in other processes. The compiled half
-    makes it.
-    """
+    """A call of a method with one result, to another process. The compiled part makes it."""
 
     __slots__ = ()
 
     def __aiter__(self) -> AsyncIterator[Any]:
-        # The method was not known yet, and is a stream.
+        # The method was unknown at the call, and is a stream.
         return Stream(self._outbound_call()).__aiter__()
 
 
 class Call(NotData, Coroutine[Any, Any, Any]):
-    """A call of a method that gives one value. It is sent when it is awaited; cancelling it cancels
-    the handler.
-    """
+    """A call of a method with one result. The await sends it; cancelling it cancels the handler."""
 
     __slots__ = ("__weakref__", "_made", "_sending", "_steps", "_used")
 
@@ -74,18 +70,18 @@ class Call(NotData, Coroutine[Any, Any, Any]):
         self._steps = call = self._all() if self._sending.options.policy.kind == "all" else self._one()
         return call
 
-    # A task can be made of it, as of any coroutine.
+    # The coroutine protocol, for tasks.
 
     def send(self, value: Any) -> Any:
-        """Go on, as a coroutine does."""
+        """Resume it, as a coroutine."""
         return self._begun().send(value)
 
     def throw(self, *error: Any) -> Any:
-        """Raise an error where it waits, as a coroutine does."""
+        """Raise an error in it, as a coroutine."""
         return self._begun().throw(*error)
 
     def close(self) -> None:
-        """Give it up, as a coroutine does."""
+        """Close it, as a coroutine."""
         self._used = True
         if self._steps is not None:
             self._steps.close()
@@ -107,7 +103,7 @@ class Call(NotData, Coroutine[Any, Any, Any]):
             never_awaited(self._sending.title, self._made, 3)
 
     def run(self) -> Any:
-        """Send it, and block this thread until it is answered."""
+        """Send the call, and block this thread until its reply."""
         self._used = True
         if self._sending.options.policy.kind == "all":
             sending = self._sending
@@ -139,7 +135,7 @@ class Call(NotData, Coroutine[Any, Any, Any]):
                     answers.append(Answer(port.instance, self._sending.made(port, value)))
                 except (asyncio.CancelledError, GeneratorExit):
                     raise
-                # One that fails does not take the answers of the others along.
+                # One failure does not discard the other answers.
                 except BaseException as error:  # noqa: BLE001
                     answers.append(Answer(port.instance, error=error))
                 del sent[0]
@@ -157,9 +153,7 @@ class Call(NotData, Coroutine[Any, Any, Any]):
 
 
 class CallOrStream(Call):
-    """A call of a method that nobody here has heard of yet: it can be awaited, or read as what
-    gives a stream is.
-    """
+    """A call of an unknown method: it can be awaited, or read as a stream."""
 
     __slots__ = ("_stream",)
 
@@ -180,7 +174,7 @@ class CallOrStream(Call):
         return self._read().__anext__()
 
     async def aclose(self) -> None:
-        """Read no more; see ``Stream.aclose``."""
+        """Stop reading; see ``Stream.aclose``."""
         await self._read().aclose()
 
     async def __aenter__(self) -> Stream[Any]:
@@ -191,7 +185,7 @@ class CallOrStream(Call):
 
 
 class _Failed:
-    """A reply that was over before it began."""
+    """A reply of a call that could not be sent."""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error
@@ -204,7 +198,7 @@ class _Failed:
         raise self._error
 
     def cancel(self) -> None:
-        """There is nothing to cancel."""
+        """Do nothing."""
 
 
 def _sent(port: InstanceTransport, request: Request) -> Any:
@@ -217,6 +211,6 @@ def _sent(port: InstanceTransport, request: Request) -> Any:
 def _answer(sending: OutboundCall, port: InstanceTransport, reply: Any) -> Answer:
     try:
         return Answer(port.instance, sending.made(port, reply.wait()))
-    # One that fails does not take the answers of the others along.
+    # One failure does not discard the other answers.
     except Exception as error:  # noqa: BLE001
         return Answer(port.instance, error=error)

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 _S = TypeVar("_S", bound="Service")
 _NONE: tuple[list[str], int, bool] = ([], 0, True)
-"""Of arguments that are looked at for each call."""
+"""Arity of a method whose arguments are checked at each call."""
 _KEPT = frozenset(("timeout", "priority"))
 _SCALARS = frozenset((int, float, str))
 _VARIANTS_MAX = 32
-"""Most clients with other options that a client keeps."""
+"""Most cached clients with other options."""
 
 
 class NoSuchMethod(NoSuchTarget, AttributeError):
@@ -56,12 +56,12 @@ def client(node: Node, service: type | str, name: str | None = None) -> Any: ...
 
 
 def client(node: Node, service: Any, name: str | None = None) -> Any:
-    """Return a client of a service, whether or not it is served at the moment.
+    """Return a client of a service. The service need not be running.
 
     Args:
-        node: Where the calls are made.
-        service: The class that declares it, for a client with its methods and types; or its name.
-        name: Name that the service is served under, if it differs from the name of the class.
+        node: The node that makes the calls.
+        service: The class of the service, for a client with its methods and types; or its name.
+        name: Name of the service, if it differs from the name of the class.
 
     Raises:
         InvalidArgument: if the class declares no service, or a name is not allowed.
@@ -84,11 +84,11 @@ def client(node: Node, service: Any, name: str | None = None) -> Any:
 
 
 class Client:
-    """Stands for a service: its methods are the methods of the service.
+    """Client of a service. It has the methods of the service.
 
-    ``await client.quote("X")`` calls, ``async for tick in client.ticks("X")`` reads a stream,
-    ``client.sync.quote("X")`` does it from a plain thread, and
-    ``client.with_(timeout=1.0).quote("X")`` with other options.
+    ``await client.quote("X")`` calls a method, and ``async for tick in client.ticks("X")`` reads a
+    stream. ``client.sync.quote("X")`` blocks a plain thread, and
+    ``client.with_(timeout=1.0).quote("X")`` calls with other options.
     """
 
     def __init__(self, registry: Registry, service: str, declared: Declaration | None, options: CallOptions) -> None:
@@ -100,11 +100,11 @@ class Client:
         self._variants: dict[tuple[Any, ...], Client] = {}
 
     def __class_getitem__(cls, service: Any) -> GenericAlias:
-        """``Client[Pricing]``, as annotations have it."""
+        """``Client[Pricing]``, for annotations."""
         return GenericAlias(cls, service)
 
     def with_(self, **options: Any) -> Client:
-        """Return a client that calls with other options.
+        """Return a client with other options.
 
         Args:
             **options: ``timeout`` in seconds, ``priority``, ``instance`` (the id of one),
@@ -114,7 +114,7 @@ class Client:
         Raises:
             InvalidArgument: if an option is not known, or its value is not allowed.
         """
-        # A policy has dice of its own, and headers can be changed by who gave them.
+        # A policy has its own random state, and the caller may change the headers.
         types = tuple(map(type, options.values()))
         keeps = _KEPT.issuperset(options) and _SCALARS.issuperset(types)
         key = (*options.items(), *types) if keeps else None
@@ -144,7 +144,7 @@ class Client:
         if made is None:
             made = self._made[name] = ClientMethod(self, name)
         if known is not None:
-            # The next look finds it without coming here.
+            # The next access bypasses this method.
             self.__dict__[name] = made
         return made
 
@@ -163,14 +163,14 @@ class Client:
         )
 
     def _methods(self) -> Mapping[str, object] | None:
-        """Return the methods by their names, or None as long as nobody knows them."""
+        """Return the methods by their names, or None while they are unknown."""
         if self._declared is not None:
             return self._declared.methods
         group = self._registry.find(self._service)
         return None if group is None else group.methods
 
     def _commands(self) -> Mapping[str, Command | ServiceCommand]:
-        """Return the commands by their names, as far as they are known."""
+        """Return the known commands by their names."""
         if self._declared is not None:
             return self._declared.commands
         group = self._registry.find(self._service)
@@ -178,7 +178,7 @@ class Client:
 
 
 class ClientMethod(NativeMethod):
-    """A method of a service, to be called."""
+    """A callable method of a service."""
 
     def __new__(cls, of: Client, name: str) -> Self:
         declared = None if of._declared is None else of._declared.methods[name]
@@ -203,8 +203,8 @@ class ClientMethod(NativeMethod):
         return ClientMethod(self._client.with_(**options), self.__name__)
 
     def explain(self, *args: Any, **kwargs: Any) -> RoutingExplanation:
-        """Return what the policy "lowest_latency" knows of the instances for a call with these
-        arguments, and its last decisions with their reasons. It sends nothing.
+        """Return the estimates of the policy "lowest_latency" for a call with these arguments, and
+        its last decisions with their reasons. It sends nothing.
         """
         of = self._client
         group = of._registry.find(of._service)
@@ -216,7 +216,7 @@ class ClientMethod(NativeMethod):
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """Signature for callers, as far as it is known."""
+        """Signature for callers; ``(*args, **kwargs)`` if unknown."""
         found = self._found()
         if found is None:
             return signatures.UNKNOWN
@@ -224,12 +224,12 @@ class ClientMethod(NativeMethod):
 
     @property
     def __doc__(self) -> str:  # type: ignore[override]
-        """Text that ``help`` shows."""
+        """Text for ``help``."""
         found = self._found()
         return "" if found is None else signatures.text(self.__name__, self.__signature__, found)
 
     def _found(self) -> Method | MethodInfo | None:
-        """Return its declaration, or what its instances say of it."""
+        """Return its declaration, or its description by the instances."""
         of = self._client
         if of._declared is not None:
             return of._declared.methods[self.__name__]
@@ -237,7 +237,7 @@ class ClientMethod(NativeMethod):
         return None if group is None else group.methods.get(self.__name__)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call it. ``NativeMethod`` makes the usual calls by itself."""
+        """Call it. ``NativeMethod`` handles the fast path."""
         of = self._client
         group = of._registry.find(of._service)
         streams, timeout = self._known(group, args, kwargs)
@@ -252,10 +252,10 @@ class ClientMethod(NativeMethod):
         return Stream(sending) if streams else Call(sending)
 
     async def start(self, *args: Any, **kwargs: Any) -> CommandRun[Any]:
-        """Start the command of this name, as ``ClientCommand.start`` does, if no method has it.
+        """Start the command of this name; see ``ClientCommand.start``.
 
         Raises:
-            InvalidArgument: if it is a method.
+            InvalidArgument: if it is the name of a method.
         """
         of = self._client
         if self.__name__ in (of._methods() or ()):
@@ -263,7 +263,7 @@ class ClientMethod(NativeMethod):
         return await ClientCommand(of, self.__name__).start(*args, **kwargs)
 
     def _note(self, group: Group, timeout: float | None, streams: bool) -> None:
-        """Let the next calls be made as usual, if nothing is to be seen to."""
+        """Enable the fast path for the next calls, if it applies."""
         options, version = self._client._options, group.balancer.version
         if version is None or options.instance is not None or self.__name__ not in group.methods:
             return
@@ -276,7 +276,7 @@ class ClientMethod(NativeMethod):
         self._goes(group, group.balancer, version, chance, headers, of, self.__name__, timeout_s, node.name, credit)
 
     def _outbound_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OutboundCall:
-        """Return the call over a link that the fast path does not make."""
+        """Return a call over a link outside of the fast path."""
         of = self._client
         timeout = self._of(of._registry.find(of._service))[1]
         return OutboundCall(
@@ -305,8 +305,8 @@ class ClientMethod(NativeMethod):
     def _known(
         self, group: Group | None, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[bool | None, float | None]:
-        """Check the arguments, and return whether it gives a stream and how long it may take; None:
-        nobody knows yet.
+        """Check the arguments. Return True if the result is a stream, and the timeout; None if
+        unknown.
         """
         if self._signature is not None and not self._signature.binds(args, kwargs):
             self._signature.check(self._title, args, kwargs)
@@ -320,9 +320,7 @@ class ClientMethod(NativeMethod):
 
 
 class ClientCommand:
-    """A command of a service, to be started: ``run = await client.reindex.start(7,
-    key="shard-7")``.
-    """
+    """A command of a service: ``run = await client.reindex.start(7, key="shard-7")``."""
 
     def __init__(self, of: Client, name: str) -> None:
         self._client = of
@@ -332,27 +330,26 @@ class ClientCommand:
     async def start(
         self, *args: Any, key: str | None = None, id: str | None = None, priority: str = "normal", **kwargs: Any
     ) -> CommandRun[Any]:
-        """Start it. It is done once somebody serves it, and goes on whatever becomes of this
-        process.
+        """Start the command. It runs once the service has an instance, and survives this process.
 
         Args:
             *args: Its arguments, 512 KiB at most.
-            key: Subject of the command, such as a shard or a customer; with ``exclusive="key"``
-                one of a key runs at a time.
-            id: An idempotency key: starting it again with the same id gives the command that is
-                there. A random one if nothing is said.
-            priority: Which go first where some wait: "urgent", "high", "normal" or "low".
+            key: Subject of the command, such as a shard or a customer; with ``exclusive="key"`` one
+                command per key runs at a time.
+            id: An idempotency key: a second start with the same id returns the existing command.
+                The default is random.
+            priority: Priority in the queue: "urgent", "high", "normal" or "low".
             **kwargs: Its arguments by name.
 
         Returns:
-            The command, which is stored as durably as the messages of streams.
+            The command, stored as durably as the events of streams.
 
         Raises:
             InvalidArgument: if an argument is missing, not known or not allowed, or the node has no
-                place for commands.
+                storage backend.
             SettingsDiffer: if the id is that of a command with another name, key or arguments.
             PayloadTooLarge: if the arguments are too large.
-            StreamFull: if too many commands are kept.
+            StreamFull: if too many commands are stored.
         """
         of = self._client
         known, result = of._commands().get(self.__name__), None
@@ -367,7 +364,7 @@ class ClientCommand:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Commands are started, not called."""
+        """Raise InvalidArgument: commands are started, not called."""
         raise InvalidArgument(
             f"{self._title}: it is a command: start it, `run = await client.{self.__name__}.start(...)`"
         )
@@ -380,7 +377,7 @@ class BlockingCommand(Blocking[ClientCommand]):
     """A command of a service for plain threads: ``client.sync.reindex.start(7)``."""
 
     def start(self, *args: Any, **kwargs: Any) -> SyncCommandRun[Any]:
-        """Start it; see ``ClientCommand.start``."""
+        """Start the command; see ``ClientCommand.start``."""
         return run(self._node, self._of.start(*args, **kwargs)).sync
 
 

@@ -18,16 +18,16 @@ _NAMES = ("timeout", "priority", "instance", "policy", "headers")
 
 @dataclass(frozen=True)
 class CallOptions:
-    """How calls are made. None leaves it as it is.
+    """Options of calls.
 
     Attributes:
-        timeout: Seconds until AskTimeout. Without it the method's own counts, else 30; a stream has
-            none of its own.
-        priority: "urgent", "high", "normal" or "low": which calls go first where some wait.
-        instance: The id of the instance that is called.
-        policy: How an instance is chosen.
-        headers: Headers that the handler sees as ``tw.context().headers``.
-        dice: Where the policy's chance comes from.
+        timeout: Seconds until AskTimeout. None uses the timeout of the method, else 30 seconds; a
+            stream has no default.
+        priority: "urgent", "high", "normal" or "low": the priority in the queue.
+        instance: The id of the called instance.
+        policy: The balancing policy.
+        headers: Headers for the handler, in ``tw.context().headers``.
+        dice: Random state of the policy.
     """
 
     timeout: float | None = None
@@ -38,7 +38,7 @@ class CallOptions:
     dice: random.Random = field(default_factory=random.Random, repr=False, compare=False)
 
     def changed(self, given: Mapping[str, Any]) -> CallOptions:
-        """Return these options with others in the place of some.
+        """Return these options with some replaced; None keeps an option.
 
         Raises:
             InvalidArgument: if an option is not known, or its value is not allowed.

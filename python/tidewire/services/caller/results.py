@@ -1,5 +1,5 @@
-"""Results from a link for a typed client: records of the annotated type, even if the server names
-the type otherwise.
+"""Results of remote calls for a typed client: records of the annotated type, even if the server
+uses another name.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ Convert = Callable[[Any], Any]
 
 
 def result_of(hint: Any) -> Convert | None:
-    """Return what makes a result fit a type, or None if that has no records. A result that does not
-    fit stays as it is.
+    """Return the converter of results to a type, or None for a type without records. It returns an
+    unfit result unchanged.
     """
     if not _has_records(hint):
         return None
@@ -30,7 +30,7 @@ def result_of(hint: Any) -> Convert | None:
             return value
         try:
             return convert(value)
-        # Within one process nobody looks at results either.
+        # Local results are not checked either.
         except UNFIT:
             return value
 

@@ -18,18 +18,18 @@ _TYPES: dict[Any, Any] = {
     "object": dict,
     "null": None,
 }
-"""What the types of JSON Schema are called in Python."""
+"""Types of JSON Schema in Python."""
 UNKNOWN = inspect.Signature(
     [
         inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
         inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD),
     ]
 )
-"""That of a method that nobody knows yet."""
+"""Signature of an unknown method."""
 
 
 def of_declared(method: Method) -> inspect.Signature:
-    """Return what callers give to a method of a class, and what it gives."""
+    """Return the signature of a method of a class, for callers."""
     function = method.function
     known = function.hints.of
     context = function.signature.context
@@ -42,7 +42,7 @@ def of_declared(method: Method) -> inspect.Signature:
 
 
 def of_described(method: MethodInfo) -> inspect.Signature:
-    """Return what callers give to a method that is known by its schemas, and what it gives."""
+    """Return the signature of a method that is known by its schemas, for callers."""
     required = method.parameters.get("required", ())
     parameters = [
         inspect.Parameter(
@@ -58,7 +58,7 @@ def of_described(method: MethodInfo) -> inspect.Signature:
 
 
 def text(name: str, signature: inspect.Signature, method: Method | MethodInfo) -> str:
-    """Return what ``help`` shows."""
+    """Return the text for ``help``."""
     written = (
         method.description
         if isinstance(method, MethodInfo)

@@ -1,5 +1,5 @@
-"""Converters from plain data to annotated types: by msgspec, or part by part where msgspec does not
-know the whole type.
+"""Converters from plain data to annotated types: by msgspec, or part by part for types that msgspec
+does not fully support.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidewire.values.record_check import map_maker
 
 Convert = Callable[[Any], Any]
 UNFIT = (msgspec.ValidationError, TypeError, ValueError, NotImplementedError, RecursionError)
-"""What a converter raises for a value that does not fit."""
+"""Errors of a converter for an unfit value."""
 
 _SEQUENCES: dict[Any, Callable[[list[Any]], Any]] = {
     list: list,
@@ -49,8 +49,8 @@ _DATA = (list, tuple, set, frozenset)
 
 
 def converter(hint: Any) -> tuple[type | None, Convert | None]:
-    """Return the class whose objects need no look, and what makes other values fit, for a type.
-    Unknown types let all pass.
+    """Return the class whose objects need no check, and the converter of other values, for a type.
+    Unknown types accept all values.
     """
     return _converter(hint, {})
 
@@ -76,7 +76,7 @@ def _converter(hint: Any, in_progress: dict[Any, _Later]) -> tuple[type | None, 
 
 
 def _meant(hint: Any) -> Any:
-    """Return the type that an alias, a new type or an annotated one stands for."""
+    """Return the type of an alias, a new type or an annotated type."""
     while True:
         if isinstance(hint, typing.NewType):
             hint = hint.__supertype__
@@ -89,7 +89,7 @@ def _meant(hint: Any) -> Any:
 
 
 def _is_whole(hint: Any) -> bool:
-    """Return whether msgspec knows a type with all its parts."""
+    """Return True if msgspec supports a type with all its parts."""
     try:
         msgspec.convert(None, hint, dec_hook=_accept)
     except msgspec.ValidationError:
@@ -101,8 +101,8 @@ def _is_whole(hint: Any) -> bool:
 
 
 def _has_closed(hint: Any) -> bool:
-    """Return whether a type has records whose unknown fields msgspec would silently drop. A struct
-    has a setting of its own for them.
+    """Return True if a type has records whose unknown fields msgspec would silently drop. Structs
+    have their own setting for this.
     """
     hint = _meant(hint)
     if isinstance(hint, type) and not typing.get_args(hint):
@@ -111,7 +111,7 @@ def _has_closed(hint: Any) -> bool:
 
 
 def closed_records(hint: Any, found: set[Any]) -> set[Any]:
-    """Return the records in a type, and in the fields of these, that refuse unknown fields."""
+    """Return the records in a type and in their fields that refuse unknown fields."""
     hint = _meant(hint)
     if not isinstance(hint, type) or typing.get_args(hint):
         for part in typing.get_args(hint):
@@ -124,7 +124,7 @@ def closed_records(hint: Any, found: set[Any]) -> set[Any]:
 
 
 def _has_named_tuple(hint: Any, within: tuple[type, ...] = ()) -> bool:
-    """Return whether a type has records that msgspec makes of arrays alone, not of maps."""
+    """Return True if a type has records that msgspec builds from arrays only, not from maps."""
     hint = _meant(hint)
     parts: Collection[Any] = typing.get_args(hint)
     if isinstance(hint, type) and not parts:
@@ -143,7 +143,7 @@ def _as(hint: Any, exact: type | None, value: Any) -> Any:
 
 
 def _flat(hint: Any, exact: type, names: frozenset[str], value: Any) -> Any:
-    """Make a record of which no field is one."""
+    """Build a record without nested records."""
     if type(value) is dict and not value.keys() <= names:
         raise TypeError(_unknown(value, names))
     return _as(hint, exact, value)
@@ -160,9 +160,7 @@ def _unknown(value: dict[Any, Any], names: Collection[str]) -> str:
 
 
 def _is_one(value: Any, kind: type) -> bool:
-    """Return whether a value is an object of a class, or of a derived one; only True and False are
-    not taken for numbers.
-    """
+    """Return True if a value is an instance of a class. A bool is no number here."""
     return isinstance(value, kind) and (value.__class__ is not bool or kind is bool)
 
 
@@ -171,12 +169,11 @@ def _wants_service(hint: Any) -> bool:
 
 
 def _accept(kind: Any, value: Any) -> Any:
-    """Let a value of a class that msgspec does not know pass."""
+    """Accept a value of a class that msgspec does not support."""
     origin = typing.get_origin(kind) or kind
     try:
         fits = isinstance(value, origin)
-    # A protocol that can't be checked while running, or something else that is no class, says
-    # nothing.
+    # A protocol without a runtime check, or another type that is no class, accepts all values.
     except TypeError:
         return value
     if fits:
@@ -198,7 +195,7 @@ def _accept(kind: Any, value: Any) -> Any:
 
 
 class _Later:
-    """The converter of a type that is being made, for those that have it as a part of itself."""
+    """Forward reference to the converter of a recursive type."""
 
     def __init__(self) -> None:
         self.made: Convert | None = None
@@ -246,8 +243,8 @@ def _made(hint: Any, in_progress: dict[Any, _Later]) -> Convert | None:
 
 
 def _any_of(choices: list[tuple[Any, Convert | None]]) -> Convert:
-    """Return what makes a value fit one of several types: objects as they are, data in the order of
-    the types.
+    """Return the converter to a union: objects stay unchanged, data is tried in the order of the
+    types.
     """
     kinds = [part for part, _ in choices if isinstance(part, type) and not typing.get_args(part)]
     kinds = [kind for kind in kinds if not typing.is_typeddict(kind)]
@@ -257,7 +254,7 @@ def _any_of(choices: list[tuple[Any, Convert | None]]) -> Convert:
             try:
                 if _is_one(value, kind):
                     return value
-            # A protocol that can't be asked while running.
+            # A protocol without a runtime check.
             except TypeError:
                 return value
         problems = []
@@ -327,7 +324,7 @@ def _record(kind: Any, fields: dict[str, Convert | None], value: Any) -> Any:
     if isinstance(value, dict):
         value = _by_names(kind, value)
     else:
-        # A named tuple, or a struct that is an array, may come as a list.
+        # A named tuple or an array-like struct may arrive as a list.
         if isinstance(value, (list, tuple)) and not shaped and not is_dataclass(kind) and len(value) <= len(fields):
             value = dict(zip(fields, value, strict=False))
         else:
@@ -342,7 +339,7 @@ def _record(kind: Any, fields: dict[str, Convert | None], value: Any) -> Any:
 
 
 def _by_names(kind: Any, value: dict[Any, Any]) -> dict[Any, Any]:
-    """Return the fields of a struct by the names in the program, where data has others."""
+    """Return the fields of a struct by their Python names, which may differ in data."""
     if not is_struct(kind):
         return value
     names = dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
@@ -367,8 +364,8 @@ def _part(name: str, convert: Convert | None, value: Any) -> Any:
 
 
 def _field_hints(kind: Any) -> dict[str, Any]:
-    """Return the types of the fields that a record is made with; none if it is no record, or they
-    can't be known.
+    """Return the types of the constructor fields of a record; empty for other types and unresolved
+    fields.
     """
     if typing.get_args(kind) or not isinstance(kind, type) or is_model(kind):
         return {}
@@ -388,7 +385,7 @@ def _field_hints(kind: Any) -> dict[str, Any]:
 
 
 def _meant_field(hint: Any) -> Any:
-    """Return the type of a field of a typed dict without what says whether it may be left out."""
+    """Return the type of a field of a typed dict without Required and NotRequired."""
     while getattr(typing.get_origin(hint), "_name", None) in ("Required", "NotRequired", "ReadOnly"):
         hint = typing.get_args(hint)[0]
     return hint

@@ -19,14 +19,14 @@ from tidewire.services.contract.names import service_problem, short, snake, visi
 from tidewire.values.plans import DECLARED as _DECLARED
 
 MARKS = "__tidewire_marks__"
-"""Where a function keeps its marks."""
+"""Attribute of a function with its marks."""
 ONLY_MARKED = "__tidewire_only_marked__"
-"""What the base of services has: nothing of them is served without a mark."""
+"""Attribute of the base class of services: only marked methods are served."""
 
 
 @dataclass
 class Declaration:
-    """A service as it was declared.
+    """A declared service.
 
     Attributes:
         name: Default name of the service.
@@ -36,7 +36,7 @@ class Declaration:
         events: Its event handlers.
         commands: Its commands by name.
         title: Name in error messages.
-        named: True if the name was given explicitly, so that derived classes inherit it.
+        named: True if the name is explicit, so that derived classes inherit it.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Declaration:
 
 
 def declaration_of(target: Any, name: str | None = None) -> Declaration:
-    """Find what an object, a function or a mapping of functions serves.
+    """Return the declaration of an object, a function or a mapping of functions.
 
     Args:
         target: The object to serve, or the class of a client.
@@ -71,7 +71,7 @@ def declaration_of(target: Any, name: str | None = None) -> Declaration:
 
 
 def is_declared(target: Any) -> bool:
-    """Return whether a class was declared as a service."""
+    """Return True if a class is declared as a service."""
     return isinstance(target, type) and hasattr(target, _DECLARED)
 
 
@@ -93,13 +93,13 @@ def _find(target: Any, name: str | None) -> Declaration:
 
 
 def of_class(cls: type, name: str | None, visibility: str | None, depth: int) -> Declaration:
-    """Look at a class.
+    """Return the declaration of a class.
 
     Args:
         cls: The class.
         name: Name of the service.
         visibility: Allowed callers.
-        depth: How many frames up it is being made, or 0 if it was made before.
+        depth: Number of frames up to its definition, or 0 if it is defined already.
     """
     base = next((vars(base)[_DECLARED] for base in cls.__mro__[1:] if _DECLARED in vars(base)), None)
     if name is None and base is not None and base.named:
@@ -202,7 +202,7 @@ def _name_problems(found: Declaration, attribute: Any, name: str) -> list[str]:
 
 
 def _marks(cls: type, attribute: str) -> list[Any]:
-    """Return the marks of a method; one that overrides a marked method has the same."""
+    """Return the marks of a method; an overriding method inherits them."""
     for base in cls.__mro__:
         raw = vars(base).get(attribute)
         found = getattr(getattr(raw, "__func__", raw), MARKS, None)

@@ -35,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True)
 class DurableMark:
-    """A durable handler as it was declared. ``problems`` says what is wrong with it."""
+    """A declared durable handler. ``problems`` checks it."""
 
     name: Any
     stream: Any = None
@@ -51,7 +51,7 @@ class DurableMark:
 
     @classmethod
     def of(cls, name: Any, options: Mapping[str, Any]) -> DurableMark:
-        """Return it with its options, those that are not known among them."""
+        """Return a handler with its options, including unknown ones."""
         known = {field.name for field in dataclasses.fields(cls)} - {"name", "others"}
         return cls(
             name,
@@ -60,7 +60,7 @@ class DurableMark:
         )
 
     def problems(self, title: str) -> list[str]:
-        """Say all that is wrong with it."""
+        """Return all problems of the declaration."""
         if self.name is None:
             given = {
                 field.name for field in dataclasses.fields(self)[1:-1] if getattr(self, field.name) != field.default
@@ -103,7 +103,7 @@ class DurableMark:
 
 
 def is_whole(value: object, least: int, most: int = 1 << 31) -> bool:
-    """Return whether a value is a whole number within these bounds."""
+    """Return True if a value is an integer within these bounds."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 

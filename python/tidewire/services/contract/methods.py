@@ -41,11 +41,11 @@ class EventMark:
 
 @dataclass
 class Function:
-    """A function that a service has, with what its annotations mean.
+    """A function of a service, with its evaluated annotations.
 
     Attributes:
-        call: The function as it was written: with self, if ``owned``.
-        attribute: The attribute of the object that it is, or None for a function that stands alone.
+        call: The function as written: with self, if ``owned``.
+        attribute: Its attribute of the object, or None for a standalone function.
         owned: True if its first parameter is self.
         names: Values of the names in its annotations that the functions around its class
             define.
@@ -58,9 +58,7 @@ class Function:
 
     @functools.cached_property
     def hints(self) -> type_hints.TypeHints:
-        """Its annotations. They are read when they are first needed: a class may name classes that
-        follow it.
-        """
+        """Its annotations, evaluated at the first use: a class may refer to later classes."""
         return type_hints.read(self.call, self.names)
 
     @functools.cached_property
@@ -69,7 +67,7 @@ class Function:
         try:
             inspect.signature(self.call)
         except (TypeError, ValueError):
-            # Builtins without a signature are taken at their word.
+            # Builtins without a signature are accepted.
             return Signature(None, self.hints, 0)
         return Signature(self.call, self.hints, int(self.owned))
 
@@ -90,7 +88,7 @@ class Function:
         return type_hints.stream_item(self.hints.of.get("return"))[0]
 
     def bound(self, target: Any) -> Callable[..., Any]:
-        """Return what to call, for the object that is served."""
+        """Return the callable for a served object."""
         if self.attribute is None:
             return self.call
         found: Callable[..., Any] = getattr(target, self.attribute)
@@ -108,25 +106,25 @@ class Method:
     @functools.cached_property
     def result(self) -> Callable[[Any], Any] | None:
         """Conversion of a remote result, or of an item of one, to its annotation."""
-        # Those who only serve need no such thing.
+        # Needed by callers alone.
         from tidewire.services.caller.results import result_of
 
         return result_of(type_hints.stream_item(self.function.hints.of.get("return", Any))[1])
 
     @functools.cached_property
     def cost(self) -> tuple[int, str] | None:
-        """Place and name of the argument that says the cost of a call."""
+        """Position and name of the cost argument."""
         if self.mark.cost is None:
             return None
         names = [one.name for one in self.function.signature.parameters]
         return (names.index(self.mark.cost), self.mark.cost) if self.mark.cost in names else None
 
     def info(self, visibility: str) -> MethodInfo:
-        """Describe it, in a service of this visibility."""
+        """Return its description in a service of this visibility."""
         return self._described(narrower(self.mark.visibility or visibility, visibility))
 
     def problems(self) -> list[str]:
-        """Say all that is wrong with it."""
+        """Return all problems of the declaration."""
         title, mark = self.name if isinstance(self.name, str) else short(self.name), self.mark
         found = [method_problem(f"{title}: name", self.name)]
         if mark.visibility is not None:
@@ -175,14 +173,14 @@ class Event:
     mark: EventMark
 
     def info(self) -> EventInfo:
-        """Describe it."""
+        """Return its description."""
         taken = self.function.signature.parameters
         message = Writer().value(taken[0].hint, taken[0].name) if taken else {}
         described = docstrings.first_line(type_hints.innermost(self.function.call))
         return EventInfo(self.mark.subject, self.mark.queue, self.name, described, message)
 
     def problems(self) -> list[str]:
-        """Say all that is wrong with it."""
+        """Return all problems of the declaration."""
         queue = self.mark.queue
         found = [pattern_problem(f"{self.name}: subject", self.mark.subject)]
         if queue is not None and (not isinstance(queue, str) or not queue):
@@ -201,7 +199,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Bound:
-    """A method of an object that is served."""
+    """A method of a served object."""
 
     name: str
     call: Callable[..., Any]
@@ -212,7 +210,7 @@ class Bound:
 
 
 def function_problems(title: str, function: Function) -> list[str]:
-    """Say all that keeps a function from being called from elsewhere."""
+    """Return all problems of a function that prevent remote calls."""
     try:
         parameters = list(inspect.signature(function.call).parameters.values())
     except (TypeError, ValueError):

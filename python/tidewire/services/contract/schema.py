@@ -18,17 +18,17 @@ from tidewire.services.contract.type_hints import TypeHints, stream_item, text
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _REF = "#/$defs/{name}"
-# Stand-in for a type without a schema while msgspec writes: msgspec takes an empty one for none.
+# Placeholder for a type without a schema: msgspec ignores an empty one.
 _UNKNOWN = {"x-unknown": True}
-# Types that travel and have no form in JSON.
+# Types of values without a form in JSON.
 _VALUES = {"complex": "complex", "ndarray": "array"}
 
 Schema = dict[str, Any]
 
 
 class Writer:
-    """Writes the schemas of one method. Types that several of them name are written once, under
-    "$defs" of each schema.
+    """Writer of the schemas of one method. Shared types are written once, under "$defs" of each
+    schema.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Writer:
         return _with_defined(made, defined)
 
     def result(self, hint: Any) -> Schema:
-        """Return the schema of what a method gives; of one item, if it gives a stream."""
+        """Return the schema of a result; of one item, if it is a stream."""
         return self.value(stream_item(hint)[1], "return")
 
     def value(self, hint: Any, name: str) -> Schema:
@@ -141,7 +141,7 @@ def _with_defined(made: Schema, defined: Schema) -> Schema:
 
 
 def _plain(value: Any) -> Any:
-    """Return a default as plain data, or ``...`` if it is none."""
+    """Return a default as plain data, or ``...`` if it can't be converted."""
     try:
         return msgspec.to_builtins(value)
     except (TypeError, ValueError, OverflowError, RecursionError):
