@@ -1,5 +1,5 @@
-"""SIGINT and SIGTERM: the first one lets the work of a program end, the second one does not wait
-for it.
+"""SIGINT and SIGTERM: the first signal drains the work of a program, the second one ends it at
+once.
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _GIVEN_UP = 1
-"""The exit code of a program that was asked to end, and had to leave handlers behind that did
-not.
-"""
+"""Exit code of a program that ended by a signal with stuck handlers."""
 
 
 class ShutdownRequest:
-    """Request to end the program: its signal, and the code to notify.
+    """Request to end the program: its signal, and the callback to notify.
 
     Attributes:
-        number: The signal that it was, or None.
+        number: Number of the first signal, or None.
     """
 
     def __init__(self, callback: Callable[[], object] | None = None) -> None:
@@ -40,9 +38,7 @@ class ShutdownRequest:
         self._waiting: set[asyncio.Future[None]] = set()
 
     async def wait(self) -> None:
-        """Wait until the program is asked to end. The waiter handles the request, so that no other
-        code is notified.
-        """
+        """Wait for the first signal. While there is a waiter, the callback is not called."""
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.add(waiting)
         try:
@@ -51,7 +47,7 @@ class ShutdownRequest:
             self._waiting.discard(waiting)
 
     def ask(self, number: int) -> None:
-        """Note the first signal."""
+        """Record the first signal, and notify the waiters or the callback."""
         self.number = number
         for waiting in self._waiting:
             if not waiting.done():
@@ -61,18 +57,18 @@ class ShutdownRequest:
 
 
 _ending: ShutdownRequest | None = None
-"""That of the program that runs at present."""
+"""Request of the running program."""
 
 
 def is_shutdown_cancellation(kind: type[BaseException]) -> bool:
-    """Return whether what leaves a block is the cancellation by a signal, which is no error."""
+    """Return True if a block is left by the cancellation of a signal, which is no error."""
     return issubclass(kind, asyncio.CancelledError) and _ending is not None and _ending.number is not None
 
 
 @contextlib.contextmanager
 def heard(ending: ShutdownRequest) -> Iterator[ShutdownRequest]:
-    """Have the signals of this program heard by the loop that runs, which must be that of the main
-    thread; others hear none.
+    """Handle the signals of this program in the running loop of the main thread; other threads
+    handle none.
     """
     global _ending
     if threading.current_thread() is not threading.main_thread():
@@ -80,14 +76,14 @@ def heard(ending: ShutdownRequest) -> Iterator[ShutdownRequest]:
         return
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in _SIGNALS}
-    # A program that was started to ignore one, as in the background of a shell, goes on to.
+    # A signal that is ignored at the start, as in the background of a shell, stays ignored.
     numbers = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
 
     def hear(number: int) -> None:
         for one in numbers:
             loop.remove_signal_handler(one)
             signal.signal(one, _now)
-        # The loop no longer has handlers, and asyncio has signals no longer wake it.
+        # Without handlers asyncio no longer lets signals wake the loop.
         wake_by_signals(loop)
         ending.ask(number)
 
@@ -97,7 +93,7 @@ def heard(ending: ShutdownRequest) -> Iterator[ShutdownRequest]:
     try:
         yield ending
     finally:
-        # After the first signal it is the second one that counts, until the program has ended.
+        # After the first signal the handler of the second one stays until the program ends.
         if ending.number is None:
             _ending = None
             for number in numbers:
@@ -112,7 +108,7 @@ def _now(number: int, frame: FrameType | None) -> NoReturn:
 
 
 async def run_forever(node: Node) -> None:
-    """Wait until the program is asked to end, or the node has stopped."""
+    """Wait for a signal, or until the node has stopped."""
     stopped = asyncio.ensure_future(_stopped(node))
     try:
         if _ending is not None:
@@ -148,26 +144,25 @@ def run(
     debug: bool | None = None,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> _T:
-    """Run a program: as ``asyncio.run``, and SIGINT (Ctrl-C) and SIGTERM let its nodes finish their
-    work.
+    """Run a program like ``asyncio.run``. SIGINT (Ctrl-C) and SIGTERM drain the work of its nodes.
 
-    The first signal ends ``node.run_forever()``, or cancels ``main`` where nobody waits in that;
-    nodes whose blocks are left by it work off what they have, as at the end of any block, for at
-    most ``stop_timeout_ms``. A second signal ends the program at once.
+    The first signal ends ``node.run_forever()``, or cancels ``main`` if no code waits there. Nodes
+    whose blocks end then drain their work for at most ``stop_timeout_ms``, as at the end of any
+    block. A second signal ends the program at once.
 
     Args:
         main: The program, such as ``main()``.
-        debug: True if the loop is in debug mode; None leaves it to the environment.
-        loop_factory: Makes the event loop, such as ``uvloop.new_event_loop``.
+        debug: True for the debug mode of the loop; None leaves it to the environment.
+        loop_factory: Factory of the event loop, such as ``uvloop.new_event_loop``.
 
     Returns:
         Result of ``main``.
 
     Raises:
-        SystemExit: if a signal ended ``main``: with 0 if all work was done; 1 if handlers did not
-            end in time; 128 and the number of the first signal if there was a second one.
-        InvalidArgument: if ``main`` is no coroutine.
-        BaseException: whatever ``main`` raises.
+        SystemExit: if a signal ended ``main``: code 0 if all work was done, 1 if handlers did not
+            end in time, 128 plus the number of the first signal after a second one.
+        InvalidArgument: if ``main`` is not a coroutine.
+        BaseException: the error of ``main``.
     """
     global _ending
     if not asyncio.iscoroutine(main):

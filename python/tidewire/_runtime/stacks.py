@@ -1,4 +1,4 @@
-"""The lines of code that threads are at, for reports of a stuck thread."""
+"""Stacks of threads, for reports of stuck handlers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ _one_at_a_time = lock()
 
 
 def stacks(threads: Iterable[int]) -> dict[int, tuple[str, ...]]:
-    """Return the stack of each of these threads that lives, by its identity; the innermost line
-    comes last.
+    """Return the stacks of live threads by their identities; the innermost line is last.
 
-    No garbage is collected meanwhile: CPython before 3.11.8 and 3.12.2 makes frames with its list
-    of threads locked, and a finalizer that lets go of the interpreter there stops it for good, as
-    soon as a thread begins or ends.
+    Garbage collection is off meanwhile: CPython before 3.11.8 and 3.12.2 creates frames while its
+    list of threads is locked. A finalizer that releases the GIL there deadlocks with a thread that
+    starts or ends.
     """
     wanted = set(threads)
     if not wanted:

@@ -1,4 +1,4 @@
-"""Records and enums of other processes: made again as their type where this process knows it."""
+"""Records and enums of other processes, decoded as their type if this process has imported it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Build = Callable[[dict[str, Any]], Any]
 
 
 class FieldMismatch(WireError):
-    """A record or enum that does not fit the type of this process that it names.
+    """Error of a record or enum that does not fit its type in this process.
 
     Attributes:
         problem: Description of the mismatch.
-        path: Where it lies in the value: the types of the containers and the places in them, from
-            the outside in. The decoder adds them.
+        path: Its path in the value: the types of the containers and the positions in them,
+            outermost first. The decoder adds them.
     """
 
     def __init__(self, problem: str) -> None:
@@ -36,7 +36,7 @@ class FieldMismatch(WireError):
 
 
 def record(name: Any, fields: dict[Any, Any]) -> Any:
-    """Make a record of its fields, or return them if no such type is known here."""
+    """Build a record from its fields, or return the fields of an unknown type."""
     build = _build_of(name)
     if build is None:
         return fields
@@ -55,7 +55,7 @@ def _build_of(name: Any) -> Build | None:
 
 
 def member(name: Any, value: Any) -> Any:
-    """Make a member of an enum of its value, or return the value if no such enum is known here."""
+    """Return the member of an enum by its value, or the value for an unknown enum."""
     kind = find(name)
     if kind is None or not issubclass(kind, enum.Enum):
         return value
@@ -66,10 +66,10 @@ def member(name: Any, value: Any) -> Any:
 
 
 def find(name: Any) -> type | None:
-    """Return the type of a name, if its module has been imported here.
+    """Return the type of a name, if its module is imported here.
 
-    Looks into the dictionaries only: attributes of a module or a class may be made by code, and
-    that may import anything.
+    Reads dictionaries only: attribute access may run code of a module or a class, and import
+    anything.
     """
     if not isinstance(name, str):
         raise WireError(f"data: {name!r} is not the name of a type")
@@ -103,7 +103,7 @@ def _builder(kind: type) -> Build | None:
 
 
 def _assigned(kind: type) -> tuple[frozenset[str], bool]:
-    """Return the fields that the constructor does not take, and whether there is a constructor for
+    """Return the fields that are no constructor parameters, and True if there is a constructor for
     the others.
     """
     if not is_dataclass(kind):
@@ -118,14 +118,13 @@ def _assign(kind: type, fields: dict[str, Any], assigned: frozenset[str], constr
     arguments = {name: value for name, value in fields.items() if name not in assigned}
     made = kind(**arguments) if constructed else object.__new__(kind)
     for name in assigned & fields.keys():
-        # Frozen data classes refuse the usual way.
+        # Frozen data classes refuse ``setattr``.
         object.__setattr__(made, name, fields[name])
     return made
 
 
 def _model_builder(kind: Any) -> Build:
-    # pydantic before 2.11 has no such arguments: there it takes names only where the model allows
-    # them.
+    # pydantic before 2.11 has no such arguments, and accepts names only if the model allows them.
     by_name = "by_name" in inspect.signature(kind.model_validate).parameters
     options = {"by_alias": False, "by_name": True} if by_name else {}
     if getattr(kind, "__pydantic_root_model__", False):

@@ -49,10 +49,10 @@ def _written(hint: Any) -> str:
 
 
 def model_of(text: str, find: Find) -> type | None:
-    """Return the generic model of a name with arguments; None if a part of it is not known here.
+    """Return the generic model of a name with arguments; None if a part of it is unknown here.
 
     Args:
-        text: The name, as ``expression`` writes it.
+        text: The name, as written by ``expression``.
         find: Finds a type without arguments.
     """
     if len(text) > _LENGTH_MAX:
@@ -62,18 +62,18 @@ def model_of(text: str, find: Find) -> type | None:
         return None
     try:
         found = _Parser(text, find).whole()
-    # pydantic refuses arguments by errors of many classes.
+    # pydantic raises errors of many classes for invalid arguments.
     except Exception:  # noqa: BLE001
         found = None
     if isinstance(found, type) and issubclass(found, origin):
         return found
-    # Arguments without a written form, such as literals: the model has to be here already.
+    # Arguments without a written form, such as literals: find an existing model.
     derived: list[type] = origin.__subclasses__()
     return next((kind for kind in derived if parts_of(kind) and _written(kind) == text), None)
 
 
 class _Parser:
-    """Parser of one name. It raises any error for a name that is not known here."""
+    """Parser of one name. It raises an error of any class for an unknown name."""
 
     def __init__(self, text: str, find: Find) -> None:
         self._tokens: list[str] = [token.strip() for token in _TOKEN.findall(text)]
