@@ -54,18 +54,18 @@ def plan(target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan:
     """
     if inspect.isclass(target):
         first = target(*args, **kwargs)
-        return _of_object(first, f"target: {target.__qualname__}", lambda: plan(target, args, kwargs))
+        return _object_plan(first, f"target: {target.__qualname__}", lambda: plan(target, args, kwargs))
     if args or kwargs:
-        given = ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])
+        arguments = ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])
         raise InvalidArgument(
-            f"target: {_title(target)} takes no arguments at spawn, but {given} was given: only a class does; "
+            f"target: {_title(target)} takes no arguments at spawn, but {arguments} was given: only a class does; "
             "use functools.partial for a function"
         )
     if hasattr(target, "receive"):
-        return _of_object(target, f"target: {type(target).__qualname__}", None)
+        return _object_plan(target, f"target: {type(target).__qualname__}", None)
     if callable(target):
-        takes = takes_context(target, "target")
-        return Plan(target, takes, is_coroutine(target))
+        has_context = takes_context(target, "target")
+        return Plan(target, has_context, is_coroutine(target))
     raise InvalidArgument(
         f"target: {target!r} can't be an actor: give a function, a coroutine function, or a class with a method receive(self, message)"
     )
@@ -110,21 +110,21 @@ def behaviour_takes_context(handler: object, field: str, on_loop: bool) -> bool:
         InvalidArgument: if it can't handle messages, or is a coroutine function and the actor is
             not on the loop.
     """
-    takes = takes_context(handler, field)
+    has_context = takes_context(handler, field)
     if is_coroutine(handler) and not on_loop:
         raise InvalidArgument(
             f"{field}: {_title(handler)} is a coroutine function, but this actor was spawned with a plain function and runs on "
             "a thread without an event loop: give a plain function, or spawn the actor with `async def`"
         )
-    return takes
+    return has_context
 
 
 def is_coroutine(handler: object) -> bool:
     """Return True if a call of the handler returns a coroutine."""
-    return any(map(inspect.iscoroutinefunction, _called(handler)))
+    return any(map(inspect.iscoroutinefunction, _callables(handler)))
 
 
-def _of_object(actor: object, field: str, make: Callable[[], Plan] | None) -> Plan:
+def _object_plan(actor: object, field: str, make: Callable[[], Plan] | None) -> Plan:
     receive = getattr(actor, "receive", None)
     if receive is None:
         raise InvalidArgument(
@@ -166,7 +166,7 @@ def _hook(actor: object, name: str, field: str) -> Callable[..., Any] | None:
     return hook
 
 
-def _called(handler: object) -> tuple[object, object]:
+def _callables(handler: object) -> tuple[object, object]:
     """Return the functions that a call of the handler may run: itself and its __call__, without
     functools.partial.
     """
@@ -176,7 +176,7 @@ def _called(handler: object) -> tuple[object, object]:
 
 
 def _refuse_generator(handler: object, field: str) -> None:
-    if any(inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called) for called in _called(handler)):
+    if any(inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called) for called in _callables(handler)):
         raise InvalidArgument(
             f"{field}: {_title(handler)} is a generator function, which would never run: return a value instead of yielding, "
             "or tell the items to another actor"

@@ -45,11 +45,11 @@ class EventLog:
         self.at(logging.CRITICAL, event, text, exc_info, **fields)
 
     def at(self, level: int, event: str, text: str, exc_info: Any = None, **fields: Any) -> None:
-        to = self.logger(event.partition(".")[0])
-        if to.isEnabledFor(level):
+        target = self.logger(event.partition(".")[0])
+        if target.isEnabledFor(level):
             extra = {name: _plain(value) for name, value in fields.items() if value is not None}
             # Adapters and filters of users get the fields, and the text without them.
-            to.log(level, text, fields, exc_info=exc_info, stacklevel=3, extra={"event_name": event, **extra})
+            target.log(level, text, fields, exc_info=exc_info, stacklevel=3, extra={"event_name": event, **extra})
 
     def logger(self, area: str) -> logging.Logger:
         return logging.getLogger(f"tidewire.{area}")
@@ -69,16 +69,16 @@ class _Repeated:
         fields: The failed operation and its owner, as fields of records.
     """
 
-    __slots__ = ("fields", "last", "level", "more", "said_at")
+    __slots__ = ("fields", "last", "level", "logged_at", "more")
 
     def __init__(self, level: int, now: float, fields: dict[str, Any]) -> None:
-        self.level, self.said_at, self.fields = level, now, fields
+        self.level, self.logged_at, self.fields = level, now, fields
         self.more, self.last = 0, ""
 
 
 # Keyed by the actors themselves: other nodes of the process reuse their ids.
-_known: weakref.WeakKeyDictionary[object, dict[object, _Repeated]] = weakref.WeakKeyDictionary()
-_counted: list[_Repeated] = []
+_repeats: weakref.WeakKeyDictionary[object, dict[object, _Repeated]] = weakref.WeakKeyDictionary()
+_pending: list[_Repeated] = []
 _timer: threading.Timer | None = None
 _lock = reentrant_lock()
 
@@ -89,7 +89,7 @@ def failed(actor: object, hook: str, error: BaseException, is_reported: bool = F
     """
     level = logging.INFO if is_reported else logging.ERROR
     fields = {"title": f"{actor!r} failed in {hook}", "actor": repr(actor), "hook": hook}
-    if (text := _first("actor", actor, (hook, is_reported), error, level, fields)) is not None:
+    if (text := _first_text("actor", actor, (hook, is_reported), error, level, fields)) is not None:
         shown = None if is_reported else error
         log.at(level, "actor.failed", "%(title)s: %(error)s", shown, **fields, error=text)
 
@@ -101,7 +101,7 @@ def call_failed(host: Any, request: Any, error: BaseException) -> None:
     node, service, title = host.node.name, host.info.name, request.title
     method = title.removeprefix(f"{service}.")
     fields = {"title": f"{title} failed", "node": node, "service": service, "method": method, "instance": host.instance}
-    if (text := _first("call", host, title, error, logging.WARNING, fields)) is not None:
+    if (text := _first_text("call", host, title, error, logging.WARNING, fields)) is not None:
         shown = error if request.node != node else None
         log.warning("call.failed", "%(title)s: %(error)s", shown, **fields, error=text, trace_id=request.trace)
 
@@ -116,13 +116,13 @@ def sum_up() -> None:
     """Log the counted failures."""
     global _timer
     with _lock:
-        counted, timer = _counted.copy(), _timer
-        _counted.clear()
+        counted, timer = _pending.copy(), _timer
+        _pending.clear()
         _timer = None
         now = monotonic()
-        counts = [(one.more, now - one.said_at, one) for one in counted]
+        counts = [(one.more, now - one.logged_at, one) for one in counted]
         for one in counted:
-            one.more, one.said_at = 0, now
+            one.more, one.logged_at = 0, now
     if timer is not None:
         timer.cancel()
     counts.sort(key=lambda row: -row[0])
@@ -139,37 +139,37 @@ def sum_up() -> None:
         log.error("actor.others_failed", "%(handlers)d handlers more failed %(times)s", **fields)
 
 
-def _first(
+def _first_text(
     area: str, owner: object, key: object, error: BaseException, level: int, fields: dict[str, Any]
 ) -> str | None:
     """Return the text of an error to log now. Count an error for the summary, and return None."""
-    if not log.logger(area).isEnabledFor(level) or _is_passed_on(owner, error, level):
+    if not log.logger(area).isEnabledFor(level) or _is_logged_by_callee(owner, error, level):
         return None
     global _timer
     text, now, is_full = _text(error), monotonic(), False
-    begins: threading.Timer | None = None
+    new_timer: threading.Timer | None = None
     with _lock:
-        of_owner = _known.setdefault(owner, {})
-        found = of_owner.get(key)
-        is_first = found is None or (found.more == 0 and now - found.said_at > SUM_UP_S)
+        repeats = _repeats.setdefault(owner, {})
+        found = repeats.get(key)
+        is_first = found is None or (found.more == 0 and now - found.logged_at > SUM_UP_S)
         if found is None or is_first:
-            of_owner[key] = _Repeated(level, now, fields)
+            repeats[key] = _Repeated(level, now, fields)
         else:
             found.more, found.last, found.level = found.more + 1, text, max(found.level, level)
             if found.more == 1:
-                _counted.append(found)
-                is_full = len(_counted) >= _COUNTED_MAX
+                _pending.append(found)
+                is_full = len(_pending) >= _COUNTED_MAX
                 if _timer is None:
-                    _timer = begins = threading.Timer(SUM_UP_S, sum_up)
-    if begins is not None:
-        begins.name, begins.daemon = "tidewire-log-sum", True
-        begins.start()
+                    _timer = new_timer = threading.Timer(SUM_UP_S, sum_up)
+    if new_timer is not None:
+        new_timer.name, new_timer.daemon = "tidewire-log-sum", True
+        new_timer.start()
     if is_full:
         sum_up()
     return text if is_first else None
 
 
-def _is_passed_on(owner: object, error: BaseException, level: int) -> bool:
+def _is_logged_by_callee(owner: object, error: BaseException, level: int) -> bool:
     """Return True if a callee raised the error, and it was logged there at this level or above."""
     state = vars(error)
     logged_for, logged_at = state.get(_LOGGED, (hash(owner), level))
@@ -179,11 +179,11 @@ def _is_passed_on(owner: object, error: BaseException, level: int) -> bool:
     return False
 
 
-def _forget() -> None:
+def _reset() -> None:
     """Reset the state in the child of a fork: the timer and the failures are the parent's."""
     global _timer
     _timer = None
-    _counted.clear()
+    _pending.clear()
 
 
 def _times(count: int) -> str:
@@ -204,4 +204,4 @@ def _text(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
-in_child(_forget)
+in_child(_reset)

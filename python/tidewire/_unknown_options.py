@@ -19,9 +19,9 @@ def refuse_unknown(unknown: Mapping[str, Any], function: Callable[..., Any], tit
 
         from tidewire.services.contract.names import nearest
 
-        name, given = next(iter(unknown.items()))
+        name, value = next(iter(unknown.items()))
         parameters = inspect.signature(function).parameters.values()
         known = [one.name for one in parameters if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)]
         raise InvalidArgument(
-            f"{name}: {given!r:.100} is not allowed: {title or function.__name__} has no such option: {nearest(name, known)}"
+            f"{name}: {value!r:.100} is not allowed: {title or function.__name__} has no such option: {nearest(name, known)}"
         )

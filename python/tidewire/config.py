@@ -67,9 +67,9 @@ class Config:
     def layers(self) -> tuple[dict[str, Any], tuple[str, str] | None, list[tuple[str, str]], list[tuple[str, str]]]:
         """Return the code, file, environment and option layers, as the engine takes them."""
         environment = os.environ if self.environment is None else self.environment
-        ours = [(name, value) for name, value in environment.items() if name.startswith("TIDEWIRE_")]
+        variables = [(name, value) for name, value in environment.items() if name.startswith("TIDEWIRE_")]
         values = {key: value.to_dict() if isinstance(value, Numbers) else value for key, value in self.values.items()}
-        return _merge(_DEFAULTS, values, "config"), self._text(), ours, list(self.options.items())
+        return _merge(_DEFAULTS, values, "config"), self._text(), variables, list(self.options.items())
 
     def _text(self) -> tuple[str, str] | None:
         if self.file is None:

@@ -67,14 +67,14 @@ class DeadLetters:
         _whole_or_none("actor", actor, "give the id of an actor, which is ref.id, or None for all")
         _whole_or_none("limit", limit, "give a whole number, 0 or more, or None for all")
         letters = [DeadLetter(**fields) for fields in self._engine.dead_letters()]
-        chosen = [
+        matching = [
             letter
             for letter in letters
             if (reason is None or letter.reason == reason)
             and (actor is None or letter.actor == actor)
             and (name is None or letter.name in (name, f"{POOL}{name}"))
         ]
-        return chosen if limit is None else chosen[len(chosen) - min(limit, len(chosen)) :]
+        return matching if limit is None else matching[len(matching) - min(limit, len(matching)) :]
 
     def requeue(self, letter: DeadLetter | int) -> None:
         """Send the message of a letter to its actor again, and remove the letter.

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from tidewire.links.tls import Tls
     from tidewire.top.service import StatisticsService
 
-_TELL_AFTER_S = 2.0
-_BEGUN = "what it has begun"
-_STRANDED = (
+_LOG_AFTER_S = 2.0
+_PENDING_WORK = "what it has begun"
+_LOOP_STOPPED = (
     "%(node)s: its event loop does not run, so that it does not wait for %(names)s: stop the node in a coroutine of the loop, "
     "or while the loop runs"
 )
@@ -101,7 +101,7 @@ class Node(Subjects, Streams, Agents):
         metrics: str | None = None,
         spans: int | None = None,
     ) -> None:
-        self._joins = is_link(url)
+        self._joins_hub = is_link(url)
         if not isinstance(data, (str, Path, NoneType)) or data == "":
             raise InvalidArgument(f"data: {data!r} is not allowed: give the path of a folder, or None")
         self._data = None if data is None else str(data)
@@ -118,8 +118,8 @@ class Node(Subjects, Streams, Agents):
                     f"data: {str(data)!r} is said beside {url.split('://')[0]}://: streams live in one place; leave one out"
                 )
             self._data = url
-        self._meets = self._joins or is_nats(url)
-        if self._joins:
+        self._has_peers = self._joins_hub or is_nats(url)
+        if self._joins_hub:
             check_address(url)
         if token is not None and (not isinstance(token, str) or not token):
             raise InvalidArgument("token: what was given is not allowed: give a string that is not empty, or None")
@@ -136,22 +136,22 @@ class Node(Subjects, Streams, Agents):
         self.url = url
         # Names are unique on a hub, whose nodes may be of one process, or have the same process id
         # on other machines.
-        made = f"node-{os.getpid()}-{os.urandom(4).hex()}" if self._meets else f"node-{os.getpid()}"
-        self.name = made if name is None else name
-        self._inspect = statistics_service.wanted(inspect, Config.of(config).environment)
-        most = statistics_service.spans_wanted(spans, Config.of(config).environment, self._inspect)
+        default_name = f"node-{os.getpid()}-{os.urandom(4).hex()}" if self._has_peers else f"node-{os.getpid()}"
+        self.name = default_name if name is None else name
+        self._inspect = statistics_service.is_inspected(inspect, Config.of(config).environment)
+        span_limit = statistics_service.span_limit(spans, Config.of(config).environment, self._inspect)
         if not isinstance(metrics, (str, NoneType)) or metrics == "":
             raise InvalidArgument(f"metrics: {metrics!r} is not allowed: give text such as '127.0.0.1:9464', or None")
         self._metrics = metrics
         self._inspector: StatisticsService | None = None
         self._engine = Engine(*Config.of(config).layers())
         find_spans()
-        self._end_spans = store_spans(self, most) if most else None
+        self._end_spans = store_spans(self, span_limit) if span_limit else None
         statistics_service.find_meters()
         for warning in self._engine.warnings():
             log.warning("node.notice", "%(node)s: %(line)s", node=self.name, line=warning)
         self._unshared = {}
-        self._unshared_most = 64
+        self._unshared_limit = 64
         self._token = os.environ.get("TIDEWIRE_TOKEN") if token is None else token
         self._tls = tls
         self._connection = None
@@ -191,13 +191,13 @@ class Node(Subjects, Streams, Agents):
         self._check_start()
         had_thread = self._loop_thread is not None
         try:
-            self._inspector = statistics_service.open_for(self)
-            if self._meets:
+            self._inspector = statistics_service.open_service(self)
+            if self._has_peers:
                 from tidewire.links.join import join_blocking
 
                 join_blocking(self, self._join_timeout)
         except BaseException:
-            self._take_back_start()
+            self._undo_start()
             if not had_thread:
                 self._end_loop_thread()
             raise
@@ -239,22 +239,22 @@ class Node(Subjects, Streams, Agents):
 
     async def __aenter__(self) -> Node:
         self._bind_running_loop()
-        if not self._meets:
+        if not self._has_peers:
             self.start()
             return self
         from tidewire.links.join import join
 
         self._check_start()
-        self._inspector = statistics_service.open_for(self)
+        self._inspector = statistics_service.open_service(self)
         try:
             await join(self, self._join_timeout)
         except BaseException:
-            self._take_back_start()
+            self._undo_start()
             raise
         self._begin()
         return self
 
-    def _take_back_start(self) -> None:
+    def _undo_start(self) -> None:
         """Undo a start that failed or was cancelled, so that the hub frees the name."""
         if self._connection is not None:
             self._connection.leave()
@@ -329,7 +329,7 @@ class Node(Subjects, Streams, Agents):
             InvalidArgument: if the timeout is not allowed, or the node was not started.
         """
         idle.check(self, timeout)
-        await steps.awaited(idle.quiet(self, timeout))
+        await steps.awaited(idle.wait_steps(self, timeout))
 
     @property
     def ledger(self) -> Ledger | None:
@@ -422,7 +422,7 @@ class Node(Subjects, Streams, Agents):
         """Accept no more work from other nodes. Return True if the node waits before it stops."""
         if self._ledger is not None or self._engine.is_past:
             return False
-        idle.refuse_own(self)
+        idle.refuse_self_wait(self)
         if self._connection is not None:
             self._connection.goodbye()
         hooks, self._at_goodbye = self._at_goodbye, []
@@ -468,46 +468,46 @@ class Node(Subjects, Streams, Agents):
 
     def _stopping(self, timeout: float | EllipsisType | None = ...) -> Steps[Ledger]:
         until = self._until(timeout)
-        names = idle.stranded(self) if self._ledger is None and not self._engine.is_past else []
+        names = idle.names_on_stopped_loop(self) if self._ledger is None and not self._engine.is_past else []
         if names:
             # Not at once: other actors have stop hooks, and a loop of another thread may be about
             # to run.
             limit = monotonic() + self._engine.abort_timeout()
             until = limit if until is None else min(until, limit)
-            log.warning("node.loop_not_running", _STRANDED, node=self.name, names=idle.shortened(names))
-        with idle.log_waiting(self, until, _BEGUN, _TELL_AFTER_S):
+            log.warning("node.loop_not_running", _LOOP_STOPPED, node=self.name, names=idle.shortened(names))
+        with idle.log_waiting(self, until, _PENDING_WORK, _LOG_AFTER_S):
             if self._begin_goodbye():
                 try:
-                    left_s = _left(until)
-                    yield from idle.quiet(self, None if left_s is None else left_s * _IDLE_SHARE)
+                    remaining_s = _remaining_s(until)
+                    yield from idle.wait_steps(self, None if remaining_s is None else remaining_s * _IDLE_SHARE)
                 except TimeoutError as late:
                     log.info("node.stop_late", "%(error)s: it stops all the same", node=self.name, error=late)
                 except BaseException:
                     # A cancelled stop still stops the node.
-                    self._begin_stop(_left(until))
+                    self._begin_stop(_remaining_s(until))
                     raise
             readers = self._end_readers()
-            pending = self._begin_stop(_left(until))
+            pending = self._begin_stop(_remaining_s(until))
             if isinstance(pending, Ledger):
                 return pending
             ledgers: list[Ledger] = [(yield pending)]
             # Pools stop after the actors, which may wait for their tasks.
             for pool in self._live_pools():
-                ledgers.append((yield from pool._ending(True, _left(until))))
-            yield from self._stored(readers, until)
+                ledgers.append((yield from pool._ending(True, _remaining_s(until))))
+            yield from self._settle(readers, until)
             if self._connection is not None:
                 yield from self._connection.draining(until)
         return self._end_stop(ledgers)
 
     def _aborting(self) -> Steps[None]:
-        from tidewire._node.abort import ending
+        from tidewire._node.abort import abort_steps
 
-        return ending(self)
+        return abort_steps(self)
 
     def _until(self, timeout: float | EllipsisType | None) -> float | None:
         seconds = self._engine.stop_timeout(timeout)
         return None if timeout is None else monotonic() + seconds
 
 
-def _left(until: float | None) -> float | None:
+def _remaining_s(until: float | None) -> float | None:
     return None if until is None else max(0.0, until - monotonic())

@@ -77,7 +77,7 @@ class Sync(Blocking[Any]):
         """Block until the node is idle; see ``node.idle``."""
         refuse_loop("idle")
         idle.check(self._node, timeout)
-        steps.blocking(idle.quiet(self._node, timeout))
+        steps.blocking(idle.wait_steps(self._node, timeout))
 
     def stop(self, ref: ActorRef, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Ledger:
         """Stop an actor, and block until it has stopped; see ``ActorRef.stop``."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidewire._runtime.steps import Steps
     from tidewire.node import Node
 
-_TELL_AFTER_S = 0.1
+_LOG_AFTER_S = 0.1
 
 
 # Strong references: a loop refers to its tasks weakly.
@@ -31,7 +31,7 @@ async def abort(node: Node) -> None:
     """
 
     async def end() -> None:
-        await steps.awaited(ending(node))
+        await steps.awaited(abort_steps(node))
 
     task = asyncio.ensure_future(end())
     _tasks.add(task)
@@ -39,7 +39,7 @@ async def abort(node: Node) -> None:
     await asyncio.shield(task)
 
 
-def ending(node: Node) -> Steps[None]:
+def abort_steps(node: Node) -> Steps[None]:
     """Return the steps of an abort."""
     limit = limit_s(node)
     until = monotonic() + limit
@@ -47,14 +47,14 @@ def ending(node: Node) -> Steps[None]:
     pending = _begin(node, until)
     if pending is None:
         return
-    with idle.log_waiting(node, until, "what can't be cancelled", _TELL_AFTER_S):
+    with idle.log_waiting(node, until, "what can't be cancelled", _LOG_AFTER_S):
         # All are ending by now: handlers and tasks of pools may wait for each other.
         ledgers = []
         for pool in node._live_pools():
-            ledgers.append((yield from pool._ending(False, _left(until))))
+            ledgers.append((yield from pool._ending(False, _remaining_s(until))))
         ledgers.insert(0, (yield pending))
         if limit:
-            yield from node._stored(readers, until)
+            yield from node._settle(readers, until)
         if node._connection is not None:
             yield from node._connection.draining(until)
     node._end_stop(ledgers)
@@ -67,7 +67,7 @@ def limit_s(node: Node) -> float:
 
 def _begin(node: Node, until: float) -> Pending[Ledger] | None:
     node._begin_goodbye()
-    pending = node._begin_stop(_left(until), drain=False)
+    pending = node._begin_stop(_remaining_s(until), drain=False)
     if isinstance(pending, Ledger):
         return None
     # An abort with no grace time allows none at the end of the program either.
@@ -76,7 +76,7 @@ def _begin(node: Node, until: float) -> Pending[Ledger] | None:
     for hook in node._at_abort:
         hook()
     for pool in node._live_pools():
-        pool._interrupt(_left(until))
+        pool._interrupt(_remaining_s(until))
     _cancel_handlers(node)
     return pending
 
@@ -90,5 +90,5 @@ def _cancel_handlers(node: Node) -> None:
         loop.call_soon_threadsafe(drive.cancel, node._self)
 
 
-def _left(until: float) -> float:
+def _remaining_s(until: float) -> float:
     return max(0.0, until - monotonic())

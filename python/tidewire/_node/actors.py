@@ -148,8 +148,8 @@ class Actors(Base):
         if not isinstance(name, (str, Iterable)):
             raise InvalidArgument(f"name: {name!r} is not allowed: give the name of an actor, or a list of names")
         names = [name] if isinstance(name, str) else list(name)
-        refs = {wanted: self.lookup(wanted) for wanted in names}
-        missing = [wanted for wanted, ref in refs.items() if ref is None]
+        refs = {actor_name: self.lookup(actor_name) for actor_name in names}
+        missing = [actor_name for actor_name, ref in refs.items() if ref is None]
         if missing:
             raise NoSuchTarget(
                 f"name: no live actor is called {', '.join(map(repr, missing))}: spawn it, or look at node.statistics()"
@@ -178,8 +178,8 @@ class Actors(Base):
         self, parent: ActorRef, target: Any, args: tuple[Any, ...], options: dict[str, Any] | None
     ) -> ActorRef:
         kwargs = dict(options or {})
-        taken = {key: kwargs.pop(key) for key in Options._fields if key in kwargs}
-        return self._spawn(parent, target, args, kwargs, Options(**taken))
+        option_values = {key: kwargs.pop(key) for key in Options._fields if key in kwargs}
+        return self._spawn(parent, target, args, kwargs, Options(**option_values))
 
     def _spawn(
         self, parent: ActorRef | None, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options
@@ -204,7 +204,7 @@ class Actors(Base):
         # Check the options first: a refused actor's class is not called.
         options.check()
         _, mailbox, dispatcher, concurrency, supervision = options
-        box = mailbox if isinstance(mailbox, Mailbox) else None if mailbox is None else Mailbox(mailbox)
+        mailbox_options = mailbox if isinstance(mailbox, Mailbox) else None if mailbox is None else Mailbox(mailbox)
         plan = make()
         _check_plan(plan, dispatcher, concurrency)
         if plan.coroutine or dispatcher == _LOOP:
@@ -214,8 +214,8 @@ class Actors(Base):
             plan,
             self._self,
             parent,
-            capacity=None if box is None else box.capacity,
-            overflow=None if box is None else box.overflow,
+            capacity=None if mailbox_options is None else mailbox_options.capacity,
+            overflow=None if mailbox_options is None else mailbox_options.overflow,
             dispatcher=dispatcher,
             concurrency=concurrency,
             supervision=supervision,

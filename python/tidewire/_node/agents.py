@@ -48,7 +48,7 @@ class Agents(Base):
 
             with self._lock:
                 self._agents = self._agents or Directory(
-                    self._engine.change_counter.ring, functools.partial(_lost, self._self)
+                    self._engine.change_counter.ring, functools.partial(_cut_error, self._self)
                 )
         return self._agents
 
@@ -104,7 +104,7 @@ class Agents(Base):
 
         self._check()
         options = (id, type, capabilities, retry, mailbox, dispatcher, concurrency, supervision, durable)
-        return register(self._whole, handler, *options)
+        return register(self._as_node, handler, *options)
 
     @overload
     def pool(
@@ -230,8 +230,8 @@ class Agents(Base):
             "pickler": pickler,
             "on_cancel": on_cancel,
         }
-        of_agent = (id, type, capabilities, retry, mailbox, concurrency)
-        pool = make(self._whole, function, workers, kind, batch, options, of_agent)
+        agent_options = (id, type, capabilities, retry, mailbox, concurrency)
+        pool = make(self._as_node, function, workers, kind, batch, options, agent_options)
         self._pools = [*self._live_pools(), pool]
         return pool
 
@@ -239,8 +239,8 @@ class Agents(Base):
         return [pool for pool in self._pools if pool.ledger is None]
 
 
-def _lost(node_of: Callable[[], Node | None], what: str) -> LinkLost | None:
+def _cut_error(node_of: Callable[[], Node | None], title: str) -> LinkLost | None:
     """Return the error for an agent that is not found while the connection to NATS is lost."""
     node = node_of()
     connection = None if node is None else node._connection
-    return None if connection is None or not connection.is_cut else connection.cut(what)
+    return None if connection is None or not connection.is_cut else connection.cut(title)

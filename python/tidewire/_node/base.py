@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidewire.node import Node
 
 
-class Waited(Protocol):
+class IdlePart(Protocol):
     """Part of a node that delays its idle state and its stop.
 
     Attributes:
@@ -47,10 +47,10 @@ class Base:
     _stopped: bool
     _at_goodbye: list[Callable[[], object]]
     _at_abort: list[Callable[[], object]]
-    _waits_for: list[Waited]
+    _waits_for: list[IdlePart]
 
     @property
-    def _whole(self) -> Node:
+    def _as_node(self) -> Node:
         """The same object, typed as the node."""
         return cast("Node", self)
 
@@ -71,7 +71,7 @@ class Base:
     def _follow(self, bridge: Bridge, loop: asyncio.AbstractEventLoop) -> None:
         """Move the node to another loop, the one of this thread, if its own is closed."""
         # Also during a stop: its coroutines could not end otherwise.
-        if self._whole._ledger is not None or self._loop is None or not self._loop.is_closed():
+        if self._as_node._ledger is not None or self._loop is None or not self._loop.is_closed():
             return
         self._loop = loop
         self._engine.bind(bridge)

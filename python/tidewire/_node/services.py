@@ -139,7 +139,7 @@ class Services(Base):
         from tidewire.links.federation import federate
 
         self._check()
-        return federate(self._whole, url, as_, export, import_, token, tls)
+        return federate(self._as_node, url, as_, export, import_, token, tls)
 
     @overload
     def serve(self, target: Any, *, active: Literal["single"], **options: Unpack[ServeOptions]) -> SingleActive: ...
@@ -175,7 +175,7 @@ class Services(Base):
 
         refuse_unknown(unknown, Services.serve)
         return serve(
-            self._whole,
+            self._as_node,
             target,
             name=name,
             visibility=visibility,
@@ -207,13 +207,13 @@ class Services(Base):
         """
         from tidewire.services.caller.client import client
 
-        return client(self._whole, service, name)
+        return client(self._as_node, service, name)
 
     async def services(self) -> list[ServiceInfo]:
         """Return the services that this node can reach, by name."""
         from tidewire.services.instances.serve import known
 
-        return known(self._whole)
+        return known(self._as_node)
 
     def watch_services(self, name: str | None = None) -> AsyncIterator[InstanceChange]:
         """Yield the instances of a service, or of all, and then each change, until the node stops:
@@ -228,7 +228,7 @@ class Services(Base):
         from tidewire.services import instance_watch
 
         instance_watch.check(name)
-        return instance_watch.InstanceWatch(self._whole, name)
+        return instance_watch.InstanceWatch(self._as_node, name)
 
     async def nodes(self) -> list[NodeInfo]:
         """Return the nodes that have joined the hub of this one, the hub included, by name; none
@@ -260,7 +260,7 @@ class Services(Base):
 
             with self._lock:
                 if self._connection is None:
-                    self._connection = Connection(self._whole)
+                    self._connection = Connection(self._as_node)
                     # Close the links when the node is collected, not at exit. The finalizer refers
                     # to the open ends alone, not to the connection or the node.
                     weakref.finalize(self, self._connection.ends.close).atexit = False

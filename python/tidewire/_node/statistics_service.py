@@ -32,7 +32,7 @@ TRAFFIC = ("received_bytes", "sent_bytes", "credit_bytes")
 _meters: object = None
 
 
-def wanted(inspect: object, environment: Mapping[str, str] | None) -> bool:
+def is_inspected(inspect: object, environment: Mapping[str, str] | None) -> bool:
     """Return True if a node serves its statistics, for ``tidewire top``.
 
     Raises:
@@ -40,7 +40,7 @@ def wanted(inspect: object, environment: Mapping[str, str] | None) -> bool:
         ConfigError: if it is None, and the environment variable is no bool.
     """
     if inspect is None:
-        return _switch((os.environ if environment is None else environment).get(VARIABLE, "off"))
+        return _parse_bool((os.environ if environment is None else environment).get(VARIABLE, "off"))
     if not isinstance(inspect, bool):
         raise InvalidArgument(
             f"inspect: {inspect!r} is not allowed: give True, False, or None for what {VARIABLE} says in the environment"
@@ -48,7 +48,7 @@ def wanted(inspect: object, environment: Mapping[str, str] | None) -> bool:
     return inspect
 
 
-def spans_wanted(spans: object, environment: Mapping[str, str] | None, inspect: bool) -> int:
+def span_limit(spans: object, environment: Mapping[str, str] | None, inspect: bool) -> int:
     """Return the number of spans that a node stores for the console; 0 for none.
 
     Raises:
@@ -68,7 +68,7 @@ def spans_wanted(spans: object, environment: Mapping[str, str] | None, inspect: 
     return spans
 
 
-def open_for(node: Node) -> StatisticsService | None:
+def open_service(node: Node) -> StatisticsService | None:
     """Serve the statistics of a node, also at its own socket, and its metrics, if enabled.
 
     Raises:
@@ -207,7 +207,7 @@ def links(node: Node) -> dict[str, Any]:
     return found
 
 
-def _switch(value: str) -> bool:
+def _parse_bool(value: str) -> bool:
     word = value.strip().lower()
     if word not in _ON + _OFF:
         text = f"{VARIABLE}: {value!r} is not allowed: use {', '.join(_ON)} or {', '.join(_OFF)}"

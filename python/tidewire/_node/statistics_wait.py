@@ -20,7 +20,7 @@ Watch = Callable[[], Callable[[float | None], "WaitFor"]]
 
 
 def fits(
-    of: Node | Pool, title: str, refusal: Callable[[], Exception], watch: Watch, condition: Condition, timeout: Any
+    owner: Node | Pool, title: str, refusal: Callable[[], Exception], watch: Watch, condition: Condition, timeout: Any
 ) -> Steps[dict[str, Any]]:
     """Wait until the statistics meet a condition: check it after each change. Raise the refusal if
     there are no more changes.
@@ -34,16 +34,16 @@ def fits(
     until = None if timeout is None else monotonic() + timeout
     while True:
         # Watch before the check, to miss no change.
-        changed, is_over = watch(), of.ledger is not None
-        statistics = of.statistics()
+        changed, is_over = watch(), owner.ledger is not None
+        statistics = owner.statistics()
         if condition(statistics):
             return statistics
         if is_over:
             raise refusal()
-        left_s = None if until is None else until - monotonic()
-        if left_s is not None and left_s <= 0:
+        remaining_s = None if until is None else until - monotonic()
+        if remaining_s is not None and remaining_s <= 0:
             raise TimeoutError(f"{title}: the condition does not hold after {timeout} s")
-        yield changed(left_s)
+        yield changed(remaining_s)
 
 
 def node_fits(node: Node, condition: Condition, timeout: float | None = None) -> Steps[dict[str, Any]]:
@@ -53,7 +53,7 @@ def node_fits(node: Node, condition: Condition, timeout: float | None = None) ->
     def watch() -> Callable[[float | None], WaitFor]:
         change_counter = engine.change_counter
         seen = change_counter.count
-        return lambda left_s: engine.changed(change_counter, seen, left_s)
+        return lambda remaining_s: engine.changed(change_counter, seen, remaining_s)
 
     def refusal() -> Exception:
         return NodeStopped(f"{node!r} has been stopped, and the condition does not hold")

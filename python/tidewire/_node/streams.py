@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tidewire.streams.pages import OpenReaders
     from tidewire.streams.stream import Stream, StreamInfo
 
-_LONGEST_S = 3.0
+_SETTLE_TIMEOUT_S = 3.0
 """Longest wait of a stop for an unresponsive storage backend."""
 _GRACE_S = 1.0
 """The same after the deadline of the stop."""
@@ -48,7 +48,7 @@ class Streams(Services):
     _commands: Home | None
     _inboxes: InboxStore | None
     _open_readers: OpenReaders | None
-    _joins: bool
+    _joins_hub: bool
     _not_captured: dict[str, Sequence[str]]
 
     async def stream(
@@ -100,27 +100,27 @@ class Streams(Services):
         if isinstance(subjects, str):
             raise InvalidArgument(f"subjects: the string {subjects!r} is not allowed: give a list of patterns")
         settings = (subjects, max_age, max_bytes, max_messages, full, dedupe, replicas, compact)
-        home, named_only, is_there = self._home(), all(setting is None for setting in settings), False
+        home, has_name_only, exists = self._home(), all(setting is None for setting in settings), False
         if subjects is None:
             subjects = [name, f"{name}.>"]
             with contextlib.suppress(NotFound):
-                subjects, is_there = (await home.call("stream_info", name))["subjects"], True
-        if not (is_there and named_only):
+                subjects, exists = (await home.call("stream_info", name))["subjects"], True
+        if not (exists and has_name_only):
             age_us, dedupe_us = span_us("max_age", max_age), span_us("dedupe", 120.0 if dedupe is None else dedupe)
             limits, copies = (age_us, max_bytes, max_messages, full == "drop_old"), 1 if replicas is None else replicas
             try:
                 await home.call("create_stream", name, list(subjects), *limits, dedupe_us, copies, compact)
             except SettingsDiffer:
                 # Another caller has created it since.
-                if not named_only:
+                if not has_name_only:
                     raise
         stream = Stream(home, name)
         if capture:
             from tidewire.streams.capture import capture as capture_published
 
-            await capture_published(self._whole, stream)
+            await capture_published(self._as_node, stream)
             self._not_captured.pop(name, None)
-        elif self._whole.lookup(f"capture-{name}") is None:
+        elif self._as_node.lookup(f"capture-{name}") is None:
             self._not_captured[name] = subjects
         return stream
 
@@ -167,8 +167,8 @@ class Streams(Services):
         from tidewire.streams.home import span_us
 
         home = self._home()
-        named_only = history is ttl is max_bytes is replicas is None
-        if named_only:
+        has_name_only = history is ttl is max_bytes is replicas is None
+        if has_name_only:
             with contextlib.suppress(NotFound):
                 await home.call("bucket_info", name)
                 return Bucket(home, name)
@@ -177,7 +177,7 @@ class Streams(Services):
             await home.call("create_bucket", name, depth, span_us("ttl", ttl), max_bytes, copies)
         except SettingsDiffer:
             # Another caller has created it since.
-            if not named_only:
+            if not has_name_only:
                 raise
         return Bucket(home, name)
 
@@ -191,12 +191,12 @@ class Streams(Services):
 
         return Bucket(await self._existing("bucket", name, "kv"), name)
 
-    async def _existing(self, kind: str, name: str, makes: str) -> Home:
+    async def _existing(self, kind: str, name: str, factory: str) -> Home:
         home = self._home()
         try:
             await home.call(f"{kind}_info", name)
         except NotFound as error:
-            raise NotFound(f"{error}: make it with node.{makes}({name!r})") from None
+            raise NotFound(f"{error}: make it with node.{factory}({name!r})") from None
         return home
 
     async def buckets(self) -> list[dict[str, Any]]:
@@ -228,7 +228,7 @@ class Streams(Services):
         """
         from tidewire.streams.command_run import CommandRun
 
-        return CommandRun(self._whole, self._command_home(), id)
+        return CommandRun(self._as_node, self._command_home(), id)
 
     async def start_command(
         self,
@@ -288,7 +288,7 @@ class Streams(Services):
         home, arguments = self._command_home(), encode([list(args), kwargs])
         trace = of_message(f"{service}/{command}", None) or {}
         started = await home.call("command_start", service, command, arguments, key, id, priority, self.name, trace)
-        return CommandRun(self._whole, home, started, convert)
+        return CommandRun(self._as_node, home, started, convert)
 
     async def commands(
         self, *, service: str | None = None, command: str | None = None, stage: str | None = None
@@ -349,7 +349,7 @@ class Streams(Services):
         self._check()
         self._home()
         if self._inboxes is None:
-            self._inboxes = InboxStore(self._whole)
+            self._inboxes = InboxStore(self._as_node)
         return self._inboxes
 
     def _command_home(self) -> Home:
@@ -368,12 +368,12 @@ class Streams(Services):
 
             self._open_readers = OpenReaders()
         if self._data is not None:
-            return Home(self._whole, self._folder, self._connected)
-        if not self._joins:
+            return Home(self._as_node, self._folder, self._open_backend)
+        if not self._joins_hub:
             raise InvalidArgument(
                 'data: this node has no place for streams: give tw.Node(data="folder"), or the URL of a hub with one'
             )
-        return Home(self._whole)
+        return Home(self._as_node)
 
     def _hub_home(self) -> StreamHome:
         """Return the storage backend of the hub that the node has joined.
@@ -383,7 +383,7 @@ class Streams(Services):
         """
         from tidewire._binding import StreamHome
 
-        return StreamHome.at_hub(self._whole._link().link, self._engine, self.name)
+        return StreamHome.at_hub(self._as_node._link().link, self._engine, self.name)
 
     def _open_folder(self) -> StreamHome:
         """Open the data folder once, and block this thread: a long log takes time."""
@@ -402,10 +402,10 @@ class Streams(Services):
                     folder.close()
                     self._check()
                 self._folder = folder
-                self._folder_socket = open_socket(self._whole, folder, Path(self._data))
+                self._folder_socket = open_socket(self._as_node, folder, Path(self._data))
             return self._folder
 
-    async def _connected(self) -> StreamHome:
+    async def _open_backend(self) -> StreamHome:
         """Open the folder or connect to NATS, once, without blocking the event loop. A cancelled
         caller does not cancel the others.
         """
@@ -456,8 +456,8 @@ class Streams(Services):
             return None
         try:
             return HomeServer(link, self._engine, self.name, self._folder, os.fspath(self._data))
-        except Unauthorized as refused:
-            log.warning("home.refused", "%(node)s: %(error)s", node=self.name, error=refused)
+        except Unauthorized as error:
+            log.warning("home.refused", "%(node)s: %(error)s", node=self.name, error=error)
             return None
 
     def _end_readers(self) -> list[StreamReader]:
@@ -467,22 +467,22 @@ class Streams(Services):
             return []
         return self._open_readers.end()
 
-    def _stored(self, readers: list[StreamReader], until: float | None) -> Steps[None]:
+    def _settle(self, readers: list[StreamReader], until: float | None) -> Steps[None]:
         """Wait until readers and interrupted handlers have released their events: 3 seconds at
         most, or one if less is left. An unreleased event is redelivered after its ack wait.
         """
-        last = monotonic() + _LONGEST_S
-        last = last if until is None else min(last, max(until, monotonic() + _GRACE_S))
+        deadline = monotonic() + _SETTLE_TIMEOUT_S
+        deadline = deadline if until is None else min(deadline, max(until, monotonic() + _GRACE_S))
         for reader in readers:
             with contextlib.suppress(TidewireError):
-                yield reader.flush(max(0.0, last - monotonic()))
+                yield reader.flush(max(0.0, deadline - monotonic()))
         if self._loop is None or not self._waits_for or not self._loop.is_running():
             return
         from tidewire.services.instances.durable_handlers import DurableHandlers
 
         for one in self._waits_for:
             if isinstance(one, DurableHandlers) and not one.is_idle():
-                yield from one.over(last)
+                yield from one.over(deadline)
 
     def _close_folder(self) -> None:
         with self._folder_lock:

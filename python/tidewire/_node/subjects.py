@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidewire.subscription import SubscriptionStream
 
 
-class _Known(NamedTuple):
+class _LocalSubscription(NamedTuple):
     """A subscription that is not shared with other nodes."""
 
     subscription: Subscription | None
@@ -34,8 +34,8 @@ class _Known(NamedTuple):
 class Subjects(Actors, Services):
     """Subscriptions, publishing and requests of a node."""
 
-    _unshared: dict[ActorRef, list[_Known]]
-    _unshared_most: int
+    _unshared: dict[ActorRef, list[_LocalSubscription]]
+    _unshared_limit: int
     _not_captured: dict[str, Sequence[str]]
 
     def subscribe(self, pattern: str, target: ActorRef | Callable[..., Any], queue: str | None = None) -> Subscription:
@@ -66,18 +66,18 @@ class Subjects(Actors, Services):
         self._check()
         _check_subscription(pattern, queue)
         self._engine.check_pattern(pattern)
-        own = not isinstance(target, ActorRef)
+        is_new_actor = not isinstance(target, ActorRef)
         actor = target if isinstance(target, ActorRef) else self.spawn(target)
         try:
-            subscription = self._engine.subscribe(pattern, actor, queue, own, listens)
+            subscription = self._engine.subscribe(pattern, actor, queue, is_new_actor, listens)
         except BaseException:
-            if own:
+            if is_new_actor:
                 actor.stop(drain=False)
             raise
-        self._note_subscription(subscription, actor, pattern, queue, listens)
+        self._record_subscription(subscription, actor, pattern, queue, listens)
         return subscription
 
-    def _note_subscription(
+    def _record_subscription(
         self, subscription: Subscription | None, actor: ActorRef, pattern: str, queue: str | None, listens: bool
     ) -> None:
         """Share a subscription with other nodes, now or once this node is joined or a hub."""
@@ -88,20 +88,20 @@ class Subjects(Actors, Services):
                 subscription.on_end(functools.partial(self._connection.unsubscribe, share))
             return
         with self._lock:
-            if len(self._unshared) >= self._unshared_most:
+            if len(self._unshared) >= self._unshared_limit:
                 # Subscriptions of actors that have stopped end without a notification.
-                self._unshared = {actor: known for actor, known in self._unshared.items() if actor.alive}
-                self._unshared_most = max(64, 2 * len(self._unshared))
-            known = _Known(subscription, pattern, queue, listens, object())
-            self._unshared.setdefault(actor, []).append(known)
+                self._unshared = {actor: entry for actor, entry in self._unshared.items() if actor.alive}
+                self._unshared_limit = max(64, 2 * len(self._unshared))
+            entry = _LocalSubscription(subscription, pattern, queue, listens, object())
+            self._unshared.setdefault(actor, []).append(entry)
         if subscription is not None:
             # The garbage collector does not see this callback: it must not refer to the
             # subscription or its node.
-            subscription.on_end(functools.partial(_forget_one, self._self, actor, known.mark))
+            subscription.on_end(functools.partial(_remove_one, self._self, actor, entry.mark))
 
-    def _forget_unshared(self, actor: ActorRef, keep: Callable[[_Known], bool]) -> None:
+    def _remove_unshared(self, actor: ActorRef, keep: Callable[[_LocalSubscription], bool]) -> None:
         with self._lock:
-            remaining = [known for known in self._unshared.get(actor, ()) if keep(known)]
+            remaining = [entry for entry in self._unshared.get(actor, ()) if keep(entry)]
             if remaining:
                 self._unshared[actor] = remaining
             else:
@@ -111,34 +111,34 @@ class Subjects(Actors, Services):
         with self._lock:
             unshared, self._unshared = self._unshared, {}
         for actor, subscriptions in unshared.items():
-            for known in subscriptions if actor.alive else ():
-                self._note_subscription(known.subscription, actor, known.pattern, known.queue, known.listens)
+            for entry in subscriptions if actor.alive else ():
+                self._record_subscription(entry.subscription, actor, entry.pattern, entry.queue, entry.listens)
 
     def set_subscriptions(self, actor: ActorRef, patterns: Iterable[str]) -> list[str]:
         """Set the subscriptions of an actor to exactly these patterns, and return the active ones.
         Unchanged subscriptions are not interrupted.
         """
         before = set(self._engine.subscriptions(actor))
-        after = self._note_remaining(actor, self._engine.set_subscriptions(patterns, actor))
+        after = self._record_remaining(actor, self._engine.set_subscriptions(patterns, actor))
         for pattern in set(after) - before:
-            self._note_subscription(None, actor, pattern, None, False)
+            self._record_subscription(None, actor, pattern, None, False)
         return after
 
     def unsubscribe(self, actor: ActorRef, pattern: str) -> list[str]:
         """End the subscriptions of an actor to one pattern, and return the remaining ones."""
-        return self._note_remaining(actor, self._engine.unsubscribe(pattern, actor))
+        return self._record_remaining(actor, self._engine.unsubscribe(pattern, actor))
 
-    def _note_remaining(self, actor: ActorRef, patterns: list[str]) -> list[str]:
+    def _record_remaining(self, actor: ActorRef, patterns: list[str]) -> list[str]:
         if self._connection is not None and self._connection.is_joined:
             self._connection.keep_shared(actor, patterns)
         elif actor in self._unshared:
-            self._forget_unshared(actor, lambda known: known.pattern in patterns)
+            self._remove_unshared(actor, lambda entry: entry.pattern in patterns)
         return patterns
 
     def unsubscribe_all(self, actor: ActorRef) -> int:
         """End all subscriptions of an actor, and return their number."""
         count = self._engine.unsubscribe_all(actor)
-        self._note_remaining(actor, [])
+        self._record_remaining(actor, [])
         return count
 
     def subscriptions(self, actor: ActorRef) -> list[str]:
@@ -197,7 +197,7 @@ class Subjects(Actors, Services):
         if not accepted and self._not_captured:
             from tidewire.streams.capture import log_uncaptured
 
-            log_uncaptured(self._whole, subject)
+            log_uncaptured(self._as_node, subject)
         return accepted
 
     def request(
@@ -226,10 +226,10 @@ class Subjects(Actors, Services):
         return self._connection.request(subject, message, seconds, headers)
 
 
-def _forget_one(node: Callable[[], Node | None], actor: ActorRef, mark: object) -> None:
+def _remove_one(node: Callable[[], Node | None], actor: ActorRef, mark: object) -> None:
     found = node()
     if found is not None:
-        found._forget_unshared(actor, lambda known: known.mark is not mark)
+        found._remove_unshared(actor, lambda entry: entry.mark is not mark)
 
 
 def _check_subscription(pattern: object, queue: object) -> None:

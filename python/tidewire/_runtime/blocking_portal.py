@@ -39,11 +39,11 @@ def run(node: Node, call: Coroutine[Any, Any, _R]) -> _R:
     except BaseException:
         call.close()
         raise
-    begun = LoopCall(node, call)
+    loop_call = LoopCall(node, call)
     try:
-        return begun.wait()
+        return loop_call.wait()
     except KeyboardInterrupt:
-        begun.future.cancel()
+        loop_call.future.cancel()
         raise
 
 
@@ -130,13 +130,13 @@ def blocking_form(
     call = blocking(method)
 
     @wraps(method)
-    def formed(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    def call_blocking(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         of = call(self, *args, **kwargs)
         return of._form(of, self._node)
 
     found = inspect.signature(method)
-    formed.__signature__ = found.replace(return_annotation=f"Sync{found.return_annotation}")  # type: ignore[attr-defined]
-    return formed
+    call_blocking.__signature__ = found.replace(return_annotation=f"Sync{found.return_annotation}")  # type: ignore[attr-defined]
+    return call_blocking
 
 
 def blocking_items(
@@ -150,14 +150,14 @@ def blocking_items(
         found = getattr(self._of, name)(*args, **kwargs)
 
         async def next_items() -> list[_R]:
-            taken: list[_R] = []
+            page: list[_R] = []
             async for item in found:
-                taken.append(item)
+                page.append(item)
                 if not getattr(found, "_page", None):
                     break
-            return taken
+            return page
 
-        while taken := run(self._node, next_items()):
-            yield from taken
+        while page := run(self._node, next_items()):
+            yield from page
 
     return items

@@ -24,16 +24,16 @@ def in_child(call: Callable[[], Any]) -> None:
 
 def lock() -> _thread.LockType:
     """Return a lock that is free in the child of a fork."""
-    made = _thread.allocate_lock()
-    _locks.add(made)
-    return made
+    new_lock = _thread.allocate_lock()
+    _locks.add(new_lock)
+    return new_lock
 
 
 def reentrant_lock() -> Any:
     """Return a reentrant one: a finalizer may acquire it on the thread that holds it."""
-    made = _thread.RLock()
-    _locks.add(made)
-    return made
+    new_lock = _thread.RLock()
+    _locks.add(new_lock)
+    return new_lock
 
 
 def _free_locks() -> None:

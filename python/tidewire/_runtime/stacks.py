@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from tidewire._runtime.process_state import lock
 
-_one_at_a_time = lock()
+_lock = lock()
 
 
 def stacks(threads: Iterable[int]) -> dict[int, tuple[str, ...]]:
@@ -19,19 +19,19 @@ def stacks(threads: Iterable[int]) -> dict[int, tuple[str, ...]]:
     list of threads is locked. A finalizer that releases the GIL there deadlocks with a thread that
     starts or ends.
     """
-    wanted = set(threads)
-    if not wanted:
+    idents = set(threads)
+    if not idents:
         return {}
-    with _one_at_a_time:
-        collects = gc.isenabled()
+    with _lock:
+        was_enabled = gc.isenabled()
         gc.disable()
         try:
             frames = sys._current_frames()
         finally:
-            if collects:
+            if was_enabled:
                 gc.enable()
     return {
         ident: tuple(f"{line.filename}:{line.lineno} in {line.name}" for line in traceback.extract_stack(frame))
         for ident, frame in frames.items()
-        if ident in wanted
+        if ident in idents
     }

@@ -38,16 +38,16 @@ class awaited(Generic[_T]):
 def awaiting(steps: Steps[_T]) -> Generator[Any, Any, _T]:
     """Run a procedure as an ``__await__``."""
     try:
-        waits = next(steps)
+        pending = next(steps)
         while True:
             try:
-                given = yield from waits.__await__()
+                result = yield from pending.__await__()
             except BaseException as error:  # noqa: BLE001 - it is raised where it was waited for
                 # The traceback keeps this frame.
-                del waits
-                waits = steps.throw(error)
+                del pending
+                pending = steps.throw(error)
             else:
-                waits = steps.send(given)
+                pending = steps.send(result)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
 
@@ -55,15 +55,15 @@ def awaiting(steps: Steps[_T]) -> Generator[Any, Any, _T]:
 def blocking(steps: Steps[_T]) -> _T:
     """Run a procedure, and block this thread meanwhile."""
     try:
-        waits = next(steps)
+        pending = next(steps)
         while True:
             try:
-                given = waits.wait()
+                result = pending.wait()
             except BaseException as error:  # noqa: BLE001 - it is raised where it was waited for
-                del waits
-                waits = steps.throw(error)
+                del pending
+                pending = steps.throw(error)
             else:
-                waits = steps.send(given)
+                pending = steps.send(result)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
 

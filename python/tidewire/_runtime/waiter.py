@@ -26,7 +26,7 @@ class Waiter:
         self._event = threading.Event() if self._loop is None else None
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """True until it is woken or cancelled."""
         return self._future is None or not self._future.done()
 

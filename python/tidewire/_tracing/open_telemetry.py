@@ -74,13 +74,13 @@ class ExportedSpans(Spans):
         *,
         is_received: bool = False,
     ) -> ExportedSpan:
-        parent = self._extract(headers) if is_received else self._given(headers)
-        sending = trace.get_current_span(parent)
-        if self._drops and self.store is None and self._is_dropped(sending):
+        parent = self._extract(headers) if is_received else self._inherited_context(headers)
+        current = trace.get_current_span(parent)
+        if self._drops and self.store is None and self._is_dropped(current):
             # A recording span must not be ended here.
-            dropped = sending if isinstance(sending, NonRecordingSpan) else NonRecordingSpan(sending.get_span_context())
+            dropped = current if isinstance(current, NonRecordingSpan) else NonRecordingSpan(current.get_span_context())
             return ExportedSpan(dropped, parent, None)
-        sender = sending.get_span_context()
+        sender = current.get_span_context()
         links = [Link(sender)] if kind == "consumer" and sender.is_valid else None
         span = self._tracer.start_span(title, parent, _KINDS[kind], attributes, links)
         stored, ids = None, span.get_span_context()
@@ -129,7 +129,7 @@ class ExportedSpans(Spans):
     def continue_from(self, headers: Mapping[str, str]) -> None:
         attach(propagate.extract(headers))
 
-    def _given(self, headers: Mapping[str, str]) -> Context | None:
+    def _inherited_context(self, headers: Mapping[str, str]) -> Context | None:
         """Return the context of headers if there is no current span."""
         is_current = not headers or trace.get_current_span().get_span_context().is_valid
         return None if is_current else propagate.extract(headers)

@@ -50,7 +50,7 @@ def spans_of_worker() -> Spans:
     return found or LocalSpans()
 
 
-def store_spans(node: object, most: int) -> Callable[[], object]:
+def store_spans(node: object, limit: int) -> Callable[[], object]:
     """Store the newest spans of this process while a node runs, and return the function that ends
     this. The store has the largest size of all nodes.
     """
@@ -58,8 +58,8 @@ def store_spans(node: object, most: int) -> Callable[[], object]:
     from tidewire._tracing.span_store import SpanStore
 
     spans = find_spans() or LocalSpans()
-    spans.store = spans.store or SpanStore(most)
-    spans.store.grow(most)
+    spans.store = spans.store or SpanStore(limit)
+    spans.store.grow(limit)
     _storing.add(id(node))
     return weakref.finalize(node, _end_storing, id(node))
 

@@ -80,7 +80,7 @@ class Spans(ABC):
         """Return the steps of a call within its client span, which begins here unless the fast path
         has begun it.
         """
-        with _Ended(self, self.open_call(request, span)):
+        with _SpanEnd(self, self.open_call(request, span)):
             return (yield from steps)
 
     def open_call(self, request: Request, span: Any = None) -> Any:
@@ -93,19 +93,19 @@ class Spans(ABC):
 
     def fast_call(self, title: str, node: str, headers: Mapping[str, str] | None) -> tuple[Any, dict[str, str]]:
         """Begin the span of a call of the fast path, and return it with the headers of the call."""
-        given = outgoing(headers) or {}
-        span = self.begin(title, "client", given, _rpc(title), node)
-        carried = {**given, **self.fields(span)}
+        inherited = outgoing(headers) or {}
+        span = self.begin(title, "client", inherited, _rpc(title), node)
+        carried = {**inherited, **self.fields(span)}
         if "traceparent" in carried:
             carried["tw-trace"] = carried["traceparent"][3:35]
         return span, carried
 
     def message(self, subject: str, headers: Mapping[str, str] | None, name: str = "publish") -> dict[str, str]:
         """Return the headers of a published message, with the span of its producer."""
-        given = outgoing(headers) or {}
-        span = self.begin(f"{name} {subject}", "producer", given, _messaging(subject, name, "send"))
+        inherited = outgoing(headers) or {}
+        span = self.begin(f"{name} {subject}", "producer", inherited, _messaging(subject, name, "send"))
         self.end(span, None)
-        return {**given, **self.fields(span)}
+        return {**inherited, **self.fields(span)}
 
     def handler(self, bound: Bound, service: str, node: str, *, consumes: bool) -> Function:
         """Return the function of a method, within a server or consumer span."""
@@ -114,38 +114,38 @@ class Spans(ABC):
         # The span is current while the generator runs, not while the reader has an item.
 
         async def items(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-            with _Ended(self, begin()) as span:
-                made = aiter(call(*args, **kwargs))
+            with _SpanEnd(self, begin()) as span:
+                iterator = aiter(call(*args, **kwargs))
                 try:
                     while True:
                         token = self.enter(span)
                         try:
-                            item = await anext(made, _END)
+                            item = await anext(iterator, _END)
                         finally:
                             self.leave(token)
                         if item is _END:
                             return
                         yield item
                 finally:
-                    if hasattr(made, "aclose"):
-                        await made.aclose()
+                    if hasattr(iterator, "aclose"):
+                        await iterator.aclose()
 
         def plain_items(*args: Any, **kwargs: Any) -> Iterator[Any]:
-            with _Ended(self, begin()) as span:
-                made = iter(call(*args, **kwargs))
+            with _SpanEnd(self, begin()) as span:
+                iterator = iter(call(*args, **kwargs))
                 try:
                     while True:
                         token = self.enter(span)
                         try:
-                            item = next(made, _END)
+                            item = next(iterator, _END)
                         finally:
                             self.leave(token)
                         if item is _END:
                             return
                         yield item
                 finally:
-                    if hasattr(made, "close"):
-                        made.close()
+                    if hasattr(iterator, "close"):
+                        iterator.close()
 
         plain = self._within(call, bound.coroutine, begin)
         form = (items if bound.coroutine else plain_items) if bound.streams else plain
@@ -163,7 +163,7 @@ class Spans(ABC):
         """Begin the span of a campaign, which its workers have as their parent."""
         span = self.begin(f"campaign {name}", "internal", options.trace, {}, is_received=True)
         options.trace = self.fields(span)
-        with _Ended(self, span):
+        with _SpanEnd(self, span):
             yield
 
     def headers_of(self, handled: AnyRunning) -> Mapping[str, str]:
@@ -187,17 +187,17 @@ class Spans(ABC):
         """Return a function that runs within a new span of ``begin``."""
 
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            with _Within(self, begin()):
+            with _CurrentSpan(self, begin()):
                 return await call(*args, **kwargs)
 
         def called(*args: Any, **kwargs: Any) -> Any:
-            with _Within(self, begin()):
+            with _CurrentSpan(self, begin()):
                 return call(*args, **kwargs)
 
         return awaited if coroutine else called
 
 
-class _Ended:
+class _SpanEnd:
     """A block that ends a span."""
 
     __slots__ = ("_span", "_spans")
@@ -213,7 +213,7 @@ class _Ended:
         self._spans.end(self._span, error)
 
 
-class _Within(_Ended):
+class _CurrentSpan(_SpanEnd):
     """A block that ends a span, and makes it the current one."""
 
     __slots__ = ("_token",)

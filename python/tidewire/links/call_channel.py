@@ -36,7 +36,7 @@ class CallChannel:
         self._call, self._give, self._fail = call, functools.partial(give, request.node), fail
         self._pause: Pending | None = None
         self._loop = asyncio.get_running_loop()
-        self._after: Waiter | None = None
+        self._end_waiter: Waiter | None = None
         self._over = False
 
     @property
@@ -81,8 +81,8 @@ class CallChannel:
             self._call.over()
         else:
             self._fail(self._call, error)
-        if self._after is not None:
-            self._after.wake()
+        if self._end_waiter is not None:
+            self._end_waiter.wake()
 
     def close(self) -> bool:
         """End the reading. Return True if the writer had not ended."""
@@ -90,7 +90,7 @@ class CallChannel:
 
     async def ended(self) -> None:
         """Wait until the writer has ended."""
-        after = self._after = Waiter()
+        waiter = self._end_waiter = Waiter()
         # The writer checks for a waiter at its end.
         if not self._over:
-            await after
+            await waiter

@@ -41,13 +41,13 @@ class Discovery:
         self.reader = announcements.Reader(connection.node.name)
         self._directory = Directory()
         # Threads apply changes in the order of the directory.
-        self._noting = threading.RLock()
+        self._lock = threading.RLock()
 
     def refresh(self, within_s: float = math.inf) -> Steps[None]:
         """Request the services of the hub, and register them."""
         number, epoch = self._directory.ask(), self._connection.link.epoch
         try:
-            self._note(number, (yield self._listed(within_s)))
+            self._apply_list(number, (yield self._request_list(within_s)))
             self.is_complete(epoch)
         finally:
             self._directory.give_up(number)
@@ -85,24 +85,24 @@ class Discovery:
             self._connection.renew()
             return
         changed = message.value()
-        with self._noting:
-            self._take(self._directory.changed(changed, message.subject.endswith(".added")))
+        with self._lock:
+            self._apply(self._directory.changed(changed, message.subject.endswith(".added")))
 
-    def _listed(self, within_s: float) -> Pending:
+    def _request_list(self, within_s: float) -> Pending:
         connection = self._connection
         return connection.link.call(connection.node._engine, _LIST, None, min(within_s, _TIMEOUT_S))
 
-    def _note(self, number: int, listed: bytes) -> None:
-        with self._noting:
-            self._take(self._directory.listed(number, listed))
+    def _apply_list(self, number: int, reply: bytes) -> None:
+        with self._lock:
+            self._apply(self._directory.listed(number, reply))
         # Wake the callers that wait for an instance.
         registry_of(self._connection.node).change_counter.ring()
 
-    def _take(self, updates: list[tuple[bool, str, str, str, str]]) -> None:
-        for came, *one in updates:
+    def _apply(self, updates: list[tuple[bool, str, str, str, str]]) -> None:
+        for is_added, *one in updates:
             entry = announcements.Announcement(*one)
             info = self.reader.decode(entry)
-            if info is not None and not came:
+            if info is not None and not is_added:
                 self._remove(info)
             elif info is None or not self._add(entry, info):
                 self._directory.forget(entry.pattern)

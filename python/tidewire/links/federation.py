@@ -58,7 +58,7 @@ class Federation(Procedure["Federation"]):
 def federate(
     node: Node,
     url: str,
-    own: str | None,
+    own_name: str | None,
     exports: Iterable[str],
     imports: Iterable[str],
     token: str | None,
@@ -68,10 +68,10 @@ def federate(
     connection = node._link()
     if connection.hub is None:
         raise InvalidArgument(f"join: {node.name} is no hub: call listen() first; a node that is none joins by its url")
-    for field, value in (("url", url), ("as_", own), ("token", token)):
+    for field, value in (("url", url), ("as_", own_name), ("token", token)):
         if not isinstance(value, str) and (value is not None or field == "url"):
             raise InvalidArgument(f"{field}: a {type(value).__name__} is not allowed: give a string")
-    lists = (own or node.name, _names("export", exports), _names("import_", imports))
+    lists = (own_name or node.name, _names("export", exports), _names("import_", imports))
     # The federation must not keep its node alive.
     write, changes = connection.notice(), node._engine.change_counter
 

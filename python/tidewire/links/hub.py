@@ -90,8 +90,8 @@ class Token:
         for field in _RIGHTS:
             texts = getattr(self, field)
             if isinstance(texts, str) or not all(isinstance(text, str) for text in texts or ()):
-                what = "names of services" if field == "serve" else "patterns"
-                raise InvalidArgument(f"{field}: {texts!r} is not allowed: give a tuple of {what}")
+                kind = "names of services" if field == "serve" else "patterns"
+                raise InvalidArgument(f"{field}: {texts!r} is not allowed: give a tuple of {kind}")
             problem_of = token_problem if field == "serve" else pattern_problem
             problems = (problem_of(field, text) for text in texts or () if (field, text) != ("serve", "*"))
             if problem := next(filter(None, problems), None):
@@ -107,8 +107,8 @@ class Token:
 
     def limits(self) -> dict[str, int]:
         """Return its own limits by name, without those of the hub."""
-        said = {limit.name: getattr(self, limit.name) for limit in _LIMITS}
-        return {name: value for name, value in said.items() if value is not None}
+        values = {limit.name: getattr(self, limit.name) for limit in _LIMITS}
+        return {name: value for name, value in values.items() if value is not None}
 
     def __repr__(self) -> str:
         return f"Token(user={self.user!r})"
@@ -118,12 +118,12 @@ def _is_allowed(value: object, limit: Limit) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and limit.min <= value <= limit.max
 
 
-def grants(tokens: Iterable[Token], most: Mapping[str, int]) -> list[Grant]:
+def grants(tokens: Iterable[Token], hub_limits: Mapping[str, int]) -> list[Grant]:
     """Return tokens in the form for the hub.
 
     Args:
         tokens: The tokens.
-        most: The limits of the hub, by name.
+        hub_limits: The limits of the hub, by name.
 
     Raises:
         InvalidArgument: if a value is no Token, two tokens are the same, or one has a limit above
@@ -143,13 +143,13 @@ def grants(tokens: Iterable[Token], most: Mapping[str, int]) -> list[Grant]:
         users[token.token] = token.user
         limits = token.limits()
         for name, value in limits.items():
-            if value > most[name]:
+            if value > hub_limits[name]:
                 fix = f"give at most that, or raise links.{name} of the hub"
                 raise InvalidArgument(
-                    f"tokens[{number}].{name}: {value} is more than {name}={most[name]} of the hub: {fix}"
+                    f"tokens[{number}].{name}: {value} is more than {name}={hub_limits[name]} of the hub: {fix}"
                 )
-        given = [getattr(token, field) for field in _RIGHTS]
-        rights = [None if texts is None else list(texts) for texts in given]
+        patterns = [getattr(token, field) for field in _RIGHTS]
+        rights = [None if texts is None else list(texts) for texts in patterns]
         operator = [field for field in _OPERATOR_RIGHTS if getattr(token, field)]
         if operator and number == 0:
             fix = "the hub itself uses the first token: give one for that before it"

@@ -25,7 +25,7 @@ _LEAVE_CLUSTER_TIMEOUT_S = 5.0
 """The same on NATS. An attempt occupies its name while it waits for the other nodes, two seconds at
 most after the reply of the server.
 """
-_AGAIN = LinkLost, AskTimeout
+_RETRYABLE = LinkLost, AskTimeout
 """Errors of an attempt that allow a retry."""
 
 
@@ -39,15 +39,15 @@ async def join(node: Node, within_s: float | None) -> None:
     for wait_s in _attempts(node, within_s):
         await asyncio.sleep(wait_s)
         try:
-            await _joined(node)
+            await _join_once(node)
             return await steps.awaited(connection.open())
-        except _AGAIN as error:
-            lost = error
+        except _RETRYABLE as error:
+            last_error = error
             connection.leave()
-    raise lost
+    raise last_error
 
 
-async def _joined(node: Node) -> None:
+async def _join_once(node: Node) -> None:
     import asyncio
 
     # Connecting blocks.
@@ -87,10 +87,10 @@ def join_blocking(node: Node, within_s: float | None) -> None:
         try:
             _attempt(node)
             return steps.blocking(connection.open())
-        except _AGAIN as error:
-            lost = error
+        except _RETRYABLE as error:
+            last_error = error
             connection.leave()
-    raise lost
+    raise last_error
 
 
 def _attempt(node: Node) -> None:
@@ -104,7 +104,7 @@ def _attempts(node: Node, within_s: float | None) -> Iterator[float]:
     """Yield the delay before each attempt, until the deadline."""
     yield 0.0
     until = None if within_s is None else monotonic() + within_s
-    full_s, longest_s = node.links.link_backoff_ms / 1_000, node.links.link_backoff_max_ms / 1_000
+    backoff_s, longest_s = node.links.link_backoff_ms / 1_000, node.links.link_backoff_max_ms / 1_000
     is_logged = False
     while until is None or monotonic() < until:
         if not is_logged:
@@ -112,6 +112,6 @@ def _attempts(node: Node, within_s: float | None) -> Iterator[float]:
             text = f"%(node)s: nobody is at %(url)s yet: waiting for it{limit}"
             log.info("link.waits_for_hub", text, node=node.name, url=without_secrets(node.url))
             is_logged = True
-        wait_s = full_s * (0.5 + random.random() / 2)
+        wait_s = backoff_s * (0.5 + random.random() / 2)
         yield wait_s if until is None else min(wait_s, max(0.0, until - monotonic()))
-        full_s = min(2 * full_s, longest_s)
+        backoff_s = min(2 * backoff_s, longest_s)

@@ -54,8 +54,8 @@ class ServiceEndpoint:
         self._streams = self._spawn(self.actor, host.capacity.streams) if host.streams_any else self.actor
         public = host.admitted("public")
         methods = {name: (method, name in public) for name, method in host.admitted("private").items()}
-        lends = host.values is not None
-        self.endpoint.open(self, host.info.name, methods, self.actor, self._streams, host.workers, lends)
+        has_coroutines = host.values is not None
+        self.endpoint.open(self, host.info.name, methods, self.actor, self._streams, host.workers, has_coroutines)
 
     def _spawn(self, parent: ActorRef | None, places: int) -> ActorRef:
         """Return an actor for running and queued calls. It accepts one more than both limits, which
@@ -65,8 +65,8 @@ class ServiceEndpoint:
         def plan() -> Plan:
             return Plan(self.endpoint, takes_context=False, coroutine=True)
 
-        most = places + self._host.capacity.waiting
-        options = Options(mailbox=Mailbox(most, "fail"), concurrency=min(most + 1, CONCURRENCY.max))
+        limit = places + self._host.capacity.waiting
+        options = Options(mailbox=Mailbox(limit, "fail"), concurrency=min(limit + 1, CONCURRENCY.max))
         return self._host.node._spawn_plan(plan, options, parent)
 
     def __call__(self, call: RemoteCall | RemoteMessage) -> None:
@@ -185,10 +185,10 @@ class ServiceEndpoint:
 
     def _read(self, call: RemoteCall, kind: type[_R], service: str) -> _R:
         try:
-            subject, value, left, headers, priority, node, user, origin = call.opened()
-        except FieldMismatch as misfit:
+            subject, value, left_s, headers, priority, node, user, origin = call.opened()
+        except FieldMismatch as mismatch:
             method = _method(call.subject)
-            raise InvalidArgument(unfit(f"{service}.{method}", misfit, self._bound(call, method))) from None
+            raise InvalidArgument(unfit_error(f"{service}.{method}", mismatch, self._bound(call, method))) from None
         args, kwargs = (value, {}) if value.__class__ is tuple else arguments_of(value, subject)
         trace = None if headers is None else headers.pop(TRACE, None)
         return kind(
@@ -196,7 +196,7 @@ class ServiceEndpoint:
             _method(subject),
             args,
             kwargs,
-            deadline=None if left is None else monotonic() + left,
+            deadline=None if left_s is None else monotonic() + left_s,
             headers=headers or {},
             priority=priority,
             node=node,
@@ -229,9 +229,9 @@ def arguments_of(value: Any, subject: str) -> tuple[tuple[Any, ...], dict[str, A
     )
 
 
-def unfit(title: str, misfit: FieldMismatch, method: Bound | None) -> str:
+def unfit_error(title: str, mismatch: FieldMismatch, method: Bound | None) -> str:
     """Return the error of an unfit argument, with its name and the path in it."""
-    path = list(misfit.path)
+    path = list(mismatch.path)
     kind: type
     at: Any
     kind, at = path.pop(0) if path else (dict, "")
@@ -239,12 +239,12 @@ def unfit(title: str, misfit: FieldMismatch, method: Bound | None) -> str:
         kind, at = path.pop(0)
     if method is not None and kind is not dict:
         positional = method.signature.positional
-        known = positional[at] if at < len(positional) else method.signature.rest
-        at = at if known is None else known.name
+        parameter = positional[at] if at < len(positional) else method.signature.rest
+        at = at if parameter is None else parameter.name
     inner = "".join(
-        f".{place}" if around is dict and isinstance(place, str) else f"[{place!r}]" for around, place in path
+        f".{place}" if container is dict and isinstance(place, str) else f"[{place!r}]" for container, place in path
     )
-    return f"{title}: {at}{inner}: {misfit.problem}"
+    return f"{title}: {at}{inner}: {mismatch.problem}"
 
 
 def fail(call: RemoteCall, error: BaseException) -> None:

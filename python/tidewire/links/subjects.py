@@ -24,26 +24,26 @@ class ActorSubscription:
     Args:
         engine: The engine of the node.
         actor: The subscribed actor.
-        gone: Called when the actor has stopped, to unsubscribe.
+        on_stopped: Called when the actor has stopped, to unsubscribe.
     """
 
-    def __init__(self, engine: Engine, actor: ActorRef, gone: Callable[[ActorSubscription], None]) -> None:
+    def __init__(self, engine: Engine, actor: ActorRef, on_stopped: Callable[[ActorSubscription], None]) -> None:
         self.actor = actor
         self._engine = engine
-        self._gone = gone
+        self._on_stopped = on_stopped
 
-    def __call__(self, came: RemoteMessage | RemoteCall) -> None:
+    def __call__(self, inbound: RemoteMessage | RemoteCall) -> None:
         """Deliver an inbound message, or a request whose reply is the result of the handler."""
         if not self.actor.alive:
-            self._gone(self)
-            if not isinstance(came, RemoteMessage):
-                came.refuse(_ACTOR_STOPPED, f"{came.subject}: the actor that was subscribed has stopped")
-        elif isinstance(came, RemoteMessage):
-            self._give(came)
+            self._on_stopped(self)
+            if not isinstance(inbound, RemoteMessage):
+                inbound.refuse(_ACTOR_STOPPED, f"{inbound.subject}: the actor that was subscribed has stopped")
+        elif isinstance(inbound, RemoteMessage):
+            self._deliver(inbound)
         else:
-            self._ask(came)
+            self._ask(inbound)
 
-    def _give(self, message: RemoteMessage) -> None:
+    def _deliver(self, message: RemoteMessage) -> None:
         value = message.value()
         if not self._engine.deliver(self.actor, message.subject, value, message.headers, message.node):
             self._engine.give_up(self.actor, value, "mailbox_full", None)
@@ -69,15 +69,15 @@ def answer(call: RemoteCall, done: Pending) -> None:
     try:
         call.reply(done.result())
     # The requester also receives the error of an unsendable reply.
-    except Exception as refused:  # noqa: BLE001
-        fail(call, refused)
+    except Exception as send_error:  # noqa: BLE001
+        fail(call, send_error)
 
 
 def fail(call: RemoteCall, error: Any) -> None:
     """Reply to a call with an error."""
     try:
         call.fail(error)
-    except Exception as refused:  # noqa: BLE001
+    except Exception as send_error:  # noqa: BLE001
         text = "%(subject)s: the error %(error)r could not be sent: %(reason)s"
-        log.warning("call.error_not_sent", text, subject=call.subject, error=error, reason=refused)
+        log.warning("call.error_not_sent", text, subject=call.subject, error=error, reason=send_error)
         call.refuse(_REMOTE_ERROR, f"{type(error).__name__}: the error itself could not be sent")

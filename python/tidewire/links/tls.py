@@ -40,8 +40,8 @@ class Tls:
         if not isinstance(self.verify, bool):
             raise InvalidArgument(f"verify: {self.verify!r} is not allowed: give True or False")
         if (self.cert is None) != (self.key is None):
-            missing, given = ("key", "cert") if self.key is None else ("cert", "key")
-            raise InvalidArgument(f"{missing}: None is not allowed with a {given}: give the PEM files of both")
+            missing, present = ("key", "cert") if self.key is None else ("cert", "key")
+            raise InvalidArgument(f"{missing}: None is not allowed with a {present}: give the PEM files of both")
 
 
 def certificates(tls: Tls | None) -> Certificates | None:

@@ -63,9 +63,9 @@ def _constructed(kind: type[Exception], args: tuple[Any, ...], arguments: tuple[
 
     The constructor is skipped if it passes other arguments to its base: the result would differ.
     """
-    for make, given in ((kind, arguments), (partial(kind.__new__, kind), args)):
+    for make, values in ((kind, arguments), (partial(kind.__new__, kind), args)):
         try:
-            error: Exception = make(*given)
+            error: Exception = make(*values)
             if type(error) is kind and bool(error.args == args):
                 return error
         except Exception:  # noqa: BLE001, S112

@@ -29,13 +29,13 @@ def fields_that_fit(kind: type) -> Check:
 
     def check(fields: dict[Any, Any]) -> dict[str, Any]:
         if not required <= fields.keys() <= names:
-            raise ValueError(_names_apart(fields, names, required))
+            raise ValueError(_name_problem(fields, names, required))
         for name, make in maps:
             if _is_plain(fields.get(name)):
                 fields[name] = make(fields[name])
         for name, fits, hint in rules:
             if name in fields and not fits(fields[name]):
-                raise ValueError(f"{name}: {_shown(fields[name])} is not {_said(hint)}")
+                raise ValueError(f"{name}: {_value_text(fields[name])} is not {_hint_text(hint)}")
         return fields
 
     return check
@@ -47,7 +47,7 @@ def _is_plain(value: Any) -> bool:
     return kind is dict or (kind is collections.defaultdict and value.default_factory is None)
 
 
-def _names_apart(fields: dict[Any, Any], names: frozenset[str], required: frozenset[str]) -> str:
+def _name_problem(fields: dict[Any, Any], names: frozenset[str], required: frozenset[str]) -> str:
     missing = sorted(required - fields.keys())
     if missing:
         return f"{missing[0]}: the field is missing"
@@ -77,8 +77,8 @@ def defaults_of(kind: type) -> dict[str, Any]:
         fields: tuple[str, ...] = kind.__struct_fields__  # type: ignore[attr-defined]
         defaults: tuple[Any, ...] = kind.__struct_defaults__  # type: ignore[attr-defined]
         # A keyword-only field without a default has NODEFAULT.
-        given = zip(fields[len(fields) - len(defaults) :], defaults, strict=True)
-        return {name: default for name, default in given if default is not msgspec.NODEFAULT}
+        pairs = zip(fields[len(fields) - len(defaults) :], defaults, strict=True)
+        return {name: default for name, default in pairs if default is not msgspec.NODEFAULT}
     if is_dataclass(kind):
         return {field.name: field.default for field in dataclasses.fields(kind) if _has_default(field)}
     return dict(getattr(kind, "_field_defaults", {}))
@@ -193,13 +193,13 @@ def _anything(_: Any) -> bool:
     return True
 
 
-def _said(hint: Any) -> str:
+def _hint_text(hint: Any) -> str:
     return (
         hint.__qualname__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint).replace("typing.", "")
     )
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001

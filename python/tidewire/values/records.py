@@ -96,10 +96,10 @@ def _builder(kind: type) -> Build | None:
     if field_names(kind) is None:
         return None
     check = fields_that_fit(kind)
-    assigned, given = _assigned(kind)
+    assigned, has_constructor = _assigned(kind)
     if not assigned:
         return lambda fields: kind(**check(fields))
-    return lambda fields: _assign(kind, check(fields), assigned, given)
+    return lambda fields: _assign(kind, check(fields), assigned, has_constructor)
 
 
 def _assigned(kind: type) -> tuple[frozenset[str], bool]:
@@ -114,13 +114,13 @@ def _assigned(kind: type) -> tuple[frozenset[str], bool]:
     return frozenset(field.name for field in fields if not field.init), True
 
 
-def _assign(kind: type, fields: dict[str, Any], assigned: frozenset[str], constructed: bool) -> Any:
+def _assign(kind: type, fields: dict[str, Any], assigned: frozenset[str], has_constructor: bool) -> Any:
     arguments = {name: value for name, value in fields.items() if name not in assigned}
-    made = kind(**arguments) if constructed else object.__new__(kind)
+    instance = kind(**arguments) if has_constructor else object.__new__(kind)
     for name in assigned & fields.keys():
         # Frozen data classes refuse ``setattr``.
-        object.__setattr__(made, name, fields[name])
-    return made
+        object.__setattr__(instance, name, fields[name])
+    return instance
 
 
 def _model_builder(kind: Any) -> Build:
@@ -133,12 +133,12 @@ def _model_builder(kind: Any) -> Build:
 
 
 def _map_builders() -> dict[Any, Build]:
-    made: dict[Any, Build] = {type_name(kind): kind for kind in MAPS}
+    builders: dict[Any, Build] = {type_name(kind): kind for kind in MAPS}
     name = type_name(defaultdict)
-    made[name] = partial(defaultdict, None)
+    builders[name] = partial(defaultdict, None)
     for factory in FACTORIES:
-        made[f"{name}[{type_name(factory)}]"] = partial(defaultdict, factory)
-    return made
+        builders[f"{name}[{type_name(factory)}]"] = partial(defaultdict, factory)
+    return builders
 
 
 _MAP_BUILDERS = _map_builders()

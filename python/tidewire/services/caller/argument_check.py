@@ -67,7 +67,7 @@ class Signature:
         every = [*self.positional, *self.named.values(), self.rest, self.rest_named]
         # None: some must be named.
         self.counts = None if self._must_name else (self._least, len(self.positional))
-        self.takes = None if self._must_name else ([p.name for p in self.positional], self._least, False)
+        self.arity = None if self._must_name else ([p.name for p in self.positional], self._least, False)
         self.plain = all(parameter is None or parameter.convert is None for parameter in every)
         self.exact = [parameter.exact for parameter in self.positional]
         # Empty: some may be given by position only.
@@ -114,16 +114,18 @@ class Signature:
         """
         if self.plain:
             return args, kwargs
-        made: list[Any] | None = None
+        converted: list[Any] | None = None
         for at, value in enumerate(args):
             parameter = self.positional[at] if at < len(self.positional) else self.rest
             if parameter is None or parameter.exact is value.__class__ or parameter.convert is None:
                 continue
-            fitting = _fit(title, parameter, value)
-            if fitting is not value:
-                made = list(args) if made is None else made
-                made[at] = fitting
-        return (args if made is None else tuple(made)), (self._convert_named(title, kwargs) if kwargs else kwargs)
+            new_value = _fit(title, parameter, value)
+            if new_value is not value:
+                converted = list(args) if converted is None else converted
+                converted[at] = new_value
+        return (args if converted is None else tuple(converted)), (
+            self._convert_named(title, kwargs) if kwargs else kwargs
+        )
 
     def with_context(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], context: Any) -> Arguments:
         """Return the arguments with the context where the method takes it."""
@@ -134,11 +136,11 @@ class Signature:
         return args, {**kwargs, name: context}
 
     def _add(self, found: inspect.Parameter, hints: TypeHints) -> None:
-        written = hints.unresolved.get(found.name, hints.of.get(found.name, Any))
-        if is_context(written) or is_context(hints.of.get(found.name)):
+        annotation = hints.unresolved.get(found.name, hints.of.get(found.name, Any))
+        if is_context(annotation) or is_context(hints.of.get(found.name)):
             self.context = (found.name, len(self.positional) if found.kind in _POSITIONAL else None)
             return
-        if is_progress(written) or is_progress(hints.of.get(found.name)):
+        if is_progress(annotation) or is_progress(hints.of.get(found.name)):
             self.progress = found.name
             return
         parameter = _parameter(found, hints.of.get(found.name, Any))
@@ -152,30 +154,30 @@ class Signature:
             self.rest_named = parameter
 
     def _convert_named(self, title: str, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-        made: dict[str, Any] | None = None
+        converted: dict[str, Any] | None = None
         for name, value in kwargs.items():
             parameter = self.named.get(name, self.rest_named)
             if parameter is None or parameter.exact is value.__class__ or parameter.convert is None:
                 continue
-            fitting = _fit(title, parameter, value, name)
-            if fitting is not value:
-                made = dict(kwargs) if made is None else made
-                made[name] = fitting
-        return kwargs if made is None else made
+            new_value = _fit(title, parameter, value, name)
+            if new_value is not value:
+                converted = dict(kwargs) if converted is None else converted
+                converted[name] = new_value
+        return kwargs if converted is None else converted
 
     def _problems(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
         problems = []
-        most = len(self.positional)
-        if len(args) > most and self.rest is None:
-            problems.append(f"{len(args)} positional arguments were given: give at most {most}")
-        given = {parameter.name for parameter in self.positional[: len(args)]}
+        limit = len(self.positional)
+        if len(args) > limit and self.rest is None:
+            problems.append(f"{len(args)} positional arguments were given: give at most {limit}")
+        bound = {parameter.name for parameter in self.positional[: len(args)]}
         for name in kwargs:
-            if name in given and name in self.named:
+            if name in bound and name in self.named:
                 problems.append(f"{name}: given twice, by position and by name: give it once")
             elif name not in self.named and self.rest_named is None:
                 problems.append(f"{name}: there is no such parameter: {nearest(name, self.named)}")
-        missing = [p for p in self.parameters if p.required and p.name not in given and p.name not in kwargs]
-        problems.extend(f"{p.name}: missing: give {_wanted(p.hint)}" for p in missing)
+        missing = [p for p in self.parameters if p.required and p.name not in bound and p.name not in kwargs]
+        problems.extend(f"{p.name}: missing: give {_expected(p.hint)}" for p in missing)
         return problems
 
 
@@ -198,9 +200,9 @@ def _fit(title: str, parameter: Parameter, value: Any, name: str | None = None) 
         return named(parameter.convert(value), f"{title}: {name or parameter.name}")
     except UNFIT as error:
         raise InvalidArgument(
-            f"{title}: {name or parameter.name}: {short(value)} is not allowed: give {_wanted(parameter.hint)} ({error})"
+            f"{title}: {name or parameter.name}: {short(value)} is not allowed: give {_expected(parameter.hint)} ({error})"
         ) from None
 
 
-def _wanted(hint: Any) -> str:
+def _expected(hint: Any) -> str:
     return "a value" if hint is Any else text(hint)

@@ -133,21 +133,21 @@ def feed(
     Raises:
         InvalidArgument: if there are any and no event loop runs on this thread.
     """
-    chosen = has_streams if over_links else has_generators
-    if not chosen(args, kwargs):
+    has_any = has_streams if over_links else has_generators
+    if not has_any(args, kwargs):
         return args, kwargs, []
     if running_loop() is None:
         raise InvalidArgument(f"{title}: a generator as an argument needs an event loop: await the call, without .sync")
     feeds: list[ArgumentStream] = []
 
-    def replaced(value: Any, name: object) -> Any:
-        if not chosen((value,), {}):
+    def replace_stream(value: Any, name: object) -> Any:
+        if not has_any((value,), {}):
             return value
         feeds.append(ArgumentStream(value, Channel(f"{title}: argument {name}", node.serving.stream_ahead)))
         return FedArgument(feeds[-1].channel, feeds[-1].channel.title)
 
-    made = tuple(replaced(value, at + 1) for at, value in enumerate(args))
-    return made, {name: replaced(value, name) for name, value in kwargs.items()}, feeds
+    new_args = tuple(replace_stream(value, at + 1) for at, value in enumerate(args))
+    return new_args, {name: replace_stream(value, name) for name, value in kwargs.items()}, feeds
 
 
 def has_generators(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:

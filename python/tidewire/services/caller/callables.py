@@ -33,8 +33,8 @@ def function(hint: Any, value: Any) -> Any:
 
 def _awaited(call: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     @functools.wraps(call, updated=())
-    async def later(*args: Any, **kwargs: Any) -> Any:
-        made = call(*args, **kwargs)
-        return await made if inspect.isawaitable(made) else made
+    async def call_async(*args: Any, **kwargs: Any) -> Any:
+        result = call(*args, **kwargs)
+        return await result if inspect.isawaitable(result) else result
 
-    return later
+    return call_async

@@ -67,18 +67,18 @@ class Call(NotData, Coroutine[Any, Any, Any]):
         if self._used:
             raise RuntimeError(f"{self._sending.title}: this call was awaited already: call the method again")
         self._used = True
-        self._steps = call = self._all() if self._sending.options.policy.kind == "all" else self._one()
+        self._steps = call = self._call_all() if self._sending.options.policy.kind == "all" else self._call_one()
         return call
 
     # The coroutine protocol, for tasks.
 
     def send(self, value: Any) -> Any:
         """Resume it, as a coroutine."""
-        return self._begun().send(value)
+        return self._coroutine().send(value)
 
     def throw(self, *error: Any) -> Any:
         """Raise an error in it, as a coroutine."""
-        return self._begun().throw(*error)
+        return self._coroutine().throw(*error)
 
     def close(self) -> None:
         """Close it, as a coroutine."""
@@ -107,49 +107,49 @@ class Call(NotData, Coroutine[Any, Any, Any]):
         self._used = True
         if self._sending.options.policy.kind == "all":
             sending = self._sending
-            return [_answer(sending, port, reply) for port, reply in self._sent_to_all(sending.found())]
-        return steps.blocking(self._attempts(self._sending.found()).steps())
+            return [_answer(sending, port, reply) for port, reply in self._send_to_all(sending.resolve_blocking())]
+        return steps.blocking(self._attempts(self._sending.resolve_blocking()).steps())
 
-    def _begun(self) -> Generator[Any, Any, Any]:
+    def _coroutine(self) -> Generator[Any, Any, Any]:
         return self.__await__() if self._steps is None else self._steps
 
     def _attempts(self, group: Group) -> RetryLoop:
         return RetryLoop(self._sending, group, self._sending.request(False, group.over_links))
 
-    def _one(self) -> Generator[Any, Any, Any]:
-        attempts = self._attempts((yield from self._sending.finding()))
+    def _call_one(self) -> Generator[Any, Any, Any]:
+        attempts = self._attempts((yield from self._sending.resolve_async()))
         try:
             return (yield from steps.awaiting(attempts.steps()))
         finally:
             for one in attempts.request.feeds:
                 yield from one.finish().__await__()
 
-    def _all(self) -> Generator[Any, Any, Any]:
-        sent = self._sent_to_all((yield from self._sending.finding()))
+    def _call_all(self) -> Generator[Any, Any, Any]:
+        replies = self._send_to_all((yield from self._sending.resolve_async()))
         answers = []
         try:
-            while sent:
-                port, reply = sent[0]
+            while replies:
+                port, reply = replies[0]
                 try:
                     value = yield from reply.__await__()
-                    answers.append(Answer(port.instance, self._sending.made(port, value)))
+                    answers.append(Answer(port.instance, self._sending.convert_result(port, value)))
                 except (asyncio.CancelledError, GeneratorExit):
                     raise
                 # One failure does not discard the other answers.
                 except BaseException as error:  # noqa: BLE001
                     answers.append(Answer(port.instance, error=error))
-                del sent[0]
+                del replies[0]
             return answers
         finally:
-            for _, reply in sent:
+            for _, reply in replies:
                 reply.cancel()
 
-    def _sent_to_all(self, group: Group) -> list[tuple[InstanceTransport, Any]]:
+    def _send_to_all(self, group: Group) -> list[tuple[InstanceTransport, Any]]:
         sending = self._sending
         if has_streams(sending.args, sending.kwargs):
             raise InvalidArgument(f"{sending.title}: a stream as an argument can't go to several: call one instance")
         request = sending.request(False)
-        return [(port, _sent(port, request)) for port in group.audience()]
+        return [(port, _send(port, request)) for port in group.audience()]
 
 
 class CallOrStream(Call):
@@ -201,7 +201,7 @@ class _Failed:
         """Do nothing."""
 
 
-def _sent(port: InstanceTransport, request: Request) -> Any:
+def _send(port: InstanceTransport, request: Request) -> Any:
     try:
         return port.call(request)
     except TidewireError as error:
@@ -210,7 +210,7 @@ def _sent(port: InstanceTransport, request: Request) -> Any:
 
 def _answer(sending: OutboundCall, port: InstanceTransport, reply: Any) -> Answer:
     try:
-        return Answer(port.instance, sending.made(port, reply.wait()))
+        return Answer(port.instance, sending.convert_result(port, reply.wait()))
     # One failure does not discard the other answers.
     except Exception as error:  # noqa: BLE001
         return Answer(port.instance, error=error)

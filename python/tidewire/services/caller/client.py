@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from tidewire.streams.command_run import CommandRun, SyncCommandRun
 
 _S = TypeVar("_S", bound="Service")
-_NONE: tuple[list[str], int, bool] = ([], 0, True)
+_ANY_ARITY: tuple[list[str], int, bool] = ([], 0, True)
 """Arity of a method whose arguments are checked at each call."""
-_KEPT = frozenset(("timeout", "priority"))
+_CACHED_OPTIONS = frozenset(("timeout", "priority"))
 _SCALARS = frozenset((int, float, str))
 _VARIANTS_MAX = 32
 """Most cached clients with other options."""
@@ -96,7 +96,7 @@ class Client:
         self._service = service
         self._declared = declared
         self._options = options
-        self._made: dict[str, ClientMethod] = {}
+        self._client_methods: dict[str, ClientMethod] = {}
         self._variants: dict[tuple[Any, ...], Client] = {}
 
     def __class_getitem__(cls, service: Any) -> GenericAlias:
@@ -116,8 +116,8 @@ class Client:
         """
         # A policy has its own random state, and the caller may change the headers.
         types = tuple(map(type, options.values()))
-        keeps = _KEPT.issuperset(options) and _SCALARS.issuperset(types)
-        key = (*options.items(), *types) if keeps else None
+        is_cacheable = _CACHED_OPTIONS.issuperset(options) and _SCALARS.issuperset(types)
+        key = (*options.items(), *types) if is_cacheable else None
         found = None if key is None else self._variants.get(key)
         if found is None:
             found = Client(self._registry, self._service, self._declared, self._options.changed(options))
@@ -140,13 +140,13 @@ class Client:
         known = self._methods()
         if known is not None and name not in known:
             raise NoSuchMethod(f"{self._service} has no method {name!r}: {nearest(name, {*known, *commands})}")
-        made = self._made.get(name)
-        if made is None:
-            made = self._made[name] = ClientMethod(self, name)
+        client_method = self._client_methods.get(name)
+        if client_method is None:
+            client_method = self._client_methods[name] = ClientMethod(self, name)
         if known is not None:
             # The next access bypasses this method.
-            self.__dict__[name] = made
-        return made
+            self.__dict__[name] = client_method
+        return client_method
 
     def __dir__(self) -> list[str]:
         return sorted({*(self._methods() or ()), *self._commands(), "sync", "with_"})
@@ -180,23 +180,23 @@ class Client:
 class ClientMethod(NativeMethod):
     """A callable method of a service."""
 
-    def __new__(cls, of: Client, name: str) -> Self:
-        declared = None if of._declared is None else of._declared.methods[name]
-        takes = None if declared is None else declared.function.signature.takes or _NONE
+    def __new__(cls, owner: Client, name: str) -> Self:
+        declared = None if owner._declared is None else owner._declared.methods[name]
+        arity = None if declared is None else declared.function.signature.arity or _ANY_ARITY
         result = None if declared is None else declared.result
-        return super().__new__(cls, of._options.priority, result, takes)
+        return super().__new__(cls, owner._options.priority, result, arity)
 
-    def __init__(self, of: Client, name: str) -> None:
-        self._client = of
+    def __init__(self, owner: Client, name: str) -> None:
+        self._client = owner
         self.__name__ = name
-        self._title = f"{of._service}.{name}"
-        declared = None if of._declared is None else of._declared.methods[name]
+        self._title = f"{owner._service}.{name}"
+        declared = None if owner._declared is None else owner._declared.methods[name]
         self._signature: Signature | None = None if declared is None else declared.function.signature
         self._streams = None if declared is None else declared.function.streams
         self._timeout = None if declared is None else declared.mark.timeout
         self._result = None if declared is None else declared.result
         self._cost = None if declared is None else declared.cost
-        self._one = of._options.policy.kind != "all"
+        self._has_one_target = owner._options.policy.kind != "all"
 
     def with_(self, **options: Any) -> ClientMethod:
         """Return the method with other options; see ``Client.with_``."""
@@ -206,8 +206,8 @@ class ClientMethod(NativeMethod):
         """Return the estimates of the policy "lowest_latency" for a call with these arguments, and
         its last decisions with their reasons. It sends nothing.
         """
-        of = self._client
-        group = of._registry.find(of._service)
+        owner = self._client
+        group = owner._registry.find(owner._service)
         return (
             RoutingExplanation()
             if group is None
@@ -230,22 +230,23 @@ class ClientMethod(NativeMethod):
 
     def _found(self) -> Method | MethodInfo | None:
         """Return its declaration, or its description by the instances."""
-        of = self._client
-        if of._declared is not None:
-            return of._declared.methods[self.__name__]
-        group = of._registry.find(of._service)
+        owner = self._client
+        if owner._declared is not None:
+            return owner._declared.methods[self.__name__]
+        group = owner._registry.find(owner._service)
         return None if group is None else group.methods.get(self.__name__)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call it. ``NativeMethod`` handles the fast path."""
-        of = self._client
-        group = of._registry.find(of._service)
-        streams, timeout = self._known(group, args, kwargs)
-        if self._one and group is not None and group.over_links and not has_streams(args, kwargs):
-            self._note(group, timeout, bool(streams))
+        owner = self._client
+        registry, service = owner._registry, owner._service
+        group = registry.find(service)
+        streams, timeout = self._method_kind(group, args, kwargs)
+        if self._has_one_target and group is not None and group.over_links and not has_streams(args, kwargs):
+            self._enable_fast_path(group, timeout, bool(streams))
             return self._over_link(args, kwargs, bool(streams))
         sending = OutboundCall(
-            of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result, self._cost
+            registry, service, self.__name__, args, kwargs, owner._options, timeout, self._result, self._cost
         )
         if streams is None:
             return CallOrStream(sending)
@@ -257,31 +258,35 @@ class ClientMethod(NativeMethod):
         Raises:
             InvalidArgument: if it is the name of a method.
         """
-        of = self._client
-        if self.__name__ in (of._methods() or ()):
+        owner = self._client
+        if self.__name__ in (owner._methods() or ()):
             raise InvalidArgument(f"{self._title}: it is a method: call it, `await client.{self.__name__}(...)`")
-        return await ClientCommand(of, self.__name__).start(*args, **kwargs)
+        return await ClientCommand(owner, self.__name__).start(*args, **kwargs)
 
-    def _note(self, group: Group, timeout: float | None, streams: bool) -> None:
+    def _enable_fast_path(self, group: Group, timeout: float | None, streams: bool) -> None:
         """Enable the fast path for the next calls, if it applies."""
         options, version = self._client._options, group.balancer.version
         if version is None or options.instance is not None or self.__name__ not in group.methods:
             return
         policy, method = options.policy, group.methods[self.__name__]
-        chance = (policy.kind, policy.explore, options.dice, method.idempotent, self._cost or method.cost_argument)
+        choice = (policy.kind, policy.explore, options.dice, method.idempotent, self._cost or method.cost_argument)
         headers = dict(options.headers) or None
         timeout_s = options.timeout or timeout or (inf if streams else CALL_TIMEOUT_S)
-        of, node = self._client._service, self._client._registry.node
+        service, node = self._client._service, self._client._registry.node
         credit = node.links.stream_credit if streams else 0
-        self._goes(group, group.balancer, version, chance, headers, of, self.__name__, timeout_s, node.name, credit)
+        self._goes(
+            group, group.balancer, version, choice, headers, service, self.__name__, timeout_s, node.name, credit
+        )
 
     def _outbound_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OutboundCall:
         """Return a call over a link outside of the fast path."""
-        of = self._client
-        timeout = self._of(of._registry.find(of._service))[1]
-        return OutboundCall(
-            of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result, self._cost
-        )
+        group = self._client._registry.find(self._client._service)
+        return self._new_call(args, kwargs, self._of(group)[1])
+
+    def _new_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | None) -> OutboundCall:
+        owner, name = self._client, self.__name__
+        registry, service, options = owner._registry, owner._service, owner._options
+        return OutboundCall(registry, service, name, args, kwargs, options, timeout, self._result, self._cost)
 
     def __repr__(self) -> str:
         return f"<method {self._title} of {self._client!r}>"
@@ -292,17 +297,15 @@ class ClientMethod(NativeMethod):
     def _run(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call it, and block this thread."""
         refuse_loop(self._title)
-        of = self._client
-        streams, timeout = self._known(of._registry.find(of._service), args, kwargs)
+        owner = self._client
+        streams, timeout = self._method_kind(owner._registry.find(owner._service), args, kwargs)
         if streams is None:
-            steps.blocking(of._registry.find_again(of._service, of._options.timeout or CALL_TIMEOUT_S))
-            streams, timeout = self._of(of._registry.find(of._service))
-        sending = OutboundCall(
-            of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result, self._cost
-        )
+            steps.blocking(owner._registry.find_again(owner._service, owner._options.timeout or CALL_TIMEOUT_S))
+            streams, timeout = self._of(owner._registry.find(owner._service))
+        sending = self._new_call(args, kwargs, timeout)
         return BlockingStream(sending) if streams else Call(sending).run()
 
-    def _known(
+    def _method_kind(
         self, group: Group | None, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[bool | None, float | None]:
         """Check the arguments. Return True if the result is a stream, and the timeout; None if
@@ -322,10 +325,10 @@ class ClientMethod(NativeMethod):
 class ClientCommand:
     """A command of a service: ``run = await client.reindex.start(7, key="shard-7")``."""
 
-    def __init__(self, of: Client, name: str) -> None:
-        self._client = of
+    def __init__(self, owner: Client, name: str) -> None:
+        self._client = owner
         self.__name__ = name
-        self._title = f"{of._service}.{name}"
+        self._title = f"{owner._service}.{name}"
 
     async def start(
         self, *args: Any, key: str | None = None, id: str | None = None, priority: str = "normal", **kwargs: Any
@@ -351,16 +354,16 @@ class ClientCommand:
             PayloadTooLarge: if the arguments are too large.
             StreamFull: if too many commands are stored.
         """
-        of = self._client
-        known, result = of._commands().get(self.__name__), None
+        owner = self._client
+        known, result = owner._commands().get(self.__name__), None
         exclusive = known.exclusive if isinstance(known, ServiceCommand) else known and known.mark.exclusive
         if known is not None and not isinstance(known, ServiceCommand):
             known.function.signature.check(self._title, args, kwargs)
             result = known.result
         if exclusive is not None and key is None:
             raise InvalidArgument(f'{self._title}: key: missing: it is exclusive="key"; say what it is about')
-        return await of._registry.node._start_command(
-            of._service, self.__name__, args, kwargs, key, id, priority, result
+        return await owner._registry.node._start_command(
+            owner._service, self.__name__, args, kwargs, key, id, priority, result
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:

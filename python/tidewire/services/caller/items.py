@@ -30,14 +30,14 @@ def typed_stream(hint: Any, item: Any, convert: Convert | None, value: Any) -> A
         return iter(value) if convert is None else _Typed(iter(value), item, convert)
     if asynchronous:
         return value if convert is None else _AsyncTyped(value.__aiter__(), item, convert)
-    return _AsyncTyped(_Later(iter(value)), item, convert)
+    return _AsyncTyped(_PlainIterator(iter(value)), item, convert)
 
 
-def named(made: Any, title: str) -> Any:
+def named(argument: Any, title: str) -> Any:
     """Return a converted argument. A stream uses the title in its errors."""
-    if isinstance(made, _Items):
-        made.title = title
-    return made
+    if isinstance(argument, _Items):
+        argument.title = title
+    return argument
 
 
 class _Items:
@@ -85,7 +85,7 @@ class _Typed(_Items, Iterator[Any]):
             close()
 
 
-class _Later(AsyncIterator[Any]):
+class _PlainIterator(AsyncIterator[Any]):
     """A plain iterator, read with ``async for``."""
 
     def __init__(self, items: Iterator[Any]) -> None:

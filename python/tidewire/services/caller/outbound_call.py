@@ -49,7 +49,7 @@ class OutboundCall:
         """Timeout in seconds of a call with one result."""
         return self.options.timeout or self.timeout or CALL_TIMEOUT_S
 
-    def made(self, port: InstanceTransport, value: Any) -> Any:
+    def convert_result(self, port: InstanceTransport, value: Any) -> Any:
         """Return a result as the type of the client; a result of this process stays unchanged."""
         return value if self.result is None or not port.over_link else self.result(value)
 
@@ -57,14 +57,14 @@ class OutboundCall:
         """Return the candidate instances."""
         return self.registry.group(self.service)
 
-    def finding(self) -> Generator[Any, Any, Group]:
+    def resolve_async(self) -> Generator[Any, Any, Group]:
         """Return the candidate instances; ask the hub if none is known."""
         if self.registry.find(self.service) is None:
             yield from steps.awaiting(self.registry.find_again(self.service, self.timeout_s))
         return self.group()
 
-    def found(self) -> Group:
-        """Return the same as ``finding``, and block this thread."""
+    def resolve_blocking(self) -> Group:
+        """Return the same as ``resolve_async``, and block this thread."""
         if self.registry.find(self.service) is None:
             steps.blocking(self.registry.find_again(self.service, self.timeout_s))
         return self.group()
@@ -113,7 +113,7 @@ class OutboundCall:
         deadline = ports.nested_deadline(self.title, timeout, parent)
         node = self.registry.node
         args, kwargs, feeds = feed(self.title, self.args, self.kwargs, over_links, node)
-        made = Request(
+        outbound = Request(
             self.service,
             self.method,
             args,
@@ -125,5 +125,5 @@ class OutboundCall:
             user=None if parent is None else parent.request.user,
             parent=parent,
         )
-        made.feeds = feeds
-        return made
+        outbound.feeds = feeds
+        return outbound

@@ -25,7 +25,7 @@ def result_of(hint: Any) -> Convert | None:
     if convert is None:
         return None
 
-    def fitting(value: Any) -> Any:
+    def convert_result(value: Any) -> Any:
         if value.__class__ is exact:
             return value
         try:
@@ -34,11 +34,11 @@ def result_of(hint: Any) -> Convert | None:
         except UNFIT:
             return value
 
-    return fitting
+    return convert_result
 
 
 def _has_records(hint: Any) -> bool:
     if isinstance(hint, type) and not typing.get_args(hint):
-        known = typing.is_typeddict(hint) or is_model(hint) or issubclass(hint, enum.Enum)
-        return known or field_names(hint) is not None
+        is_record = typing.is_typeddict(hint) or is_model(hint) or issubclass(hint, enum.Enum)
+        return is_record or field_names(hint) is not None
     return any(_has_records(part) for part in typing.get_args(hint))

@@ -64,7 +64,7 @@ class RetryLoop:
                         raise
                     continue
                 self.group.ended(port.instance, self.load, perf_counter() - self._since)
-                return self._call.made(port, value)
+                return self._call.convert_result(port, value)
         except BaseException as error:
             failure = type(error).__name__
             raise

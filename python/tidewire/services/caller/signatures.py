@@ -31,14 +31,14 @@ UNKNOWN = inspect.Signature(
 def of_declared(method: Method) -> inspect.Signature:
     """Return the signature of a method of a class, for callers."""
     function = method.function
-    known = function.hints.of
+    hints = function.hints.of
     context = function.signature.context
     parameters = [
-        found.replace(annotation=known.get(found.name, found.annotation))
+        found.replace(annotation=hints.get(found.name, found.annotation))
         for found in list(inspect.signature(function.call).parameters.values())[int(function.owned) :]
         if context is None or found.name != context[0]
     ]
-    return inspect.Signature(parameters, return_annotation=known.get("return", inspect.Signature.empty))
+    return inspect.Signature(parameters, return_annotation=hints.get("return", inspect.Signature.empty))
 
 
 def of_described(method: MethodInfo) -> inspect.Signature:
@@ -59,12 +59,12 @@ def of_described(method: MethodInfo) -> inspect.Signature:
 
 def text(name: str, signature: inspect.Signature, method: Method | MethodInfo) -> str:
     """Return the text for ``help``."""
-    written = (
+    description = (
         method.description
         if isinstance(method, MethodInfo)
         else docstrings.whole(type_hints.innermost(method.function.call))
     )
-    return f"{name}{signature}\n\n{written}".rstrip()
+    return f"{name}{signature}\n\n{description}".rstrip()
 
 
 def _type(schema: Any) -> Any:

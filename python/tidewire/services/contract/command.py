@@ -103,12 +103,12 @@ def _parameter_problems(title: str, function: Function) -> list[str]:
     if sum(type_hints.is_progress(one.annotation) for one in parameters) > 1:
         problems.append(f"{title}: a command takes one tw.Progress: mend its parameters")
     rest = [at for at, one in enumerate(parameters) if one.kind is one.VAR_POSITIONAL]
-    given = [
+    misplaced = [
         one.name
         for one in parameters[: rest[0] if rest else 0]
         if type_hints.is_progress(one.annotation) or type_hints.is_context(one.annotation)
     ]
-    problems.extend(f"{title}: {name}: it stands before *args: put it behind" for name in given)
+    problems.extend(f"{title}: {name}: it stands before *args: put it behind" for name in misplaced)
     inner = type_hints.innermost(function.call)
     if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
         problems.append(f"{title}: a command can't be a generator: report with tw.Progress, and return the result")

@@ -106,21 +106,23 @@ def of_class(cls: type, name: str | None, visibility: str | None, depth: int) ->
         name = base.name
     if visibility is None:
         visibility = "private" if base is None else base.visibility
-    said = snake(cls.__name__) if name is None else name
-    found = Declaration(said, docstrings.first_line(cls), visibility, title=cls.__qualname__, named=name is not None)
+    default = snake(cls.__name__) if name is None else name
+    found = Declaration(default, docstrings.first_line(cls), visibility, title=cls.__qualname__, named=name is not None)
     functions = {attribute: _function(cls, attribute) for attribute in _attributes(cls)}
-    marked = {key: made for key, made in functions.items() if made is not None and _marks(cls, key)}
-    public = {key: made for key, made in functions.items() if made is not None and not key.startswith("_")}
-    chosen = marked if marked or getattr(cls, ONLY_MARKED, False) else public
-    around = type_hints.around([type_hints.innermost(made.call) for made in chosen.values()], depth) if depth else {}
+    marked = {key: func for key, func in functions.items() if func is not None and _marks(cls, key)}
+    public = {key: func for key, func in functions.items() if func is not None and not key.startswith("_")}
+    served = marked if marked or getattr(cls, ONLY_MARKED, False) else public
+    outer = (
+        type_hints.outer_names([type_hints.innermost(func.call) for func in served.values()], depth) if depth else {}
+    )
     problems: list[str] = []
-    for attribute, function in chosen.items():
-        function.names = {**around, cls.__name__: cls}
+    for attribute, function in served.items():
+        function.names = {**outer, cls.__name__: cls}
         _add(found, attribute, function, _marks(cls, attribute) or [MethodMark()], problems)
     problems.extend(
         filter(None, [service_problem("name", found.name), visibility_problem("visibility", found.visibility)])
     )
-    return _sound(found, problems)
+    return _validated(found, problems)
 
 
 def _of_functions(functions: Mapping[Any, Any], name: str | None) -> Declaration:
@@ -137,10 +139,10 @@ def _of_functions(functions: Mapping[Any, Any], name: str | None) -> Declaration
         _add(found, key, Function(call), [MethodMark()], problems)
     if len(functions) == 1 and not problems:
         found.description = docstrings.first_line(next(iter(functions.values())))
-    return _sound(found, problems)
+    return _validated(found, problems)
 
 
-def _sound(found: Declaration, problems: list[str]) -> Declaration:
+def _validated(found: Declaration, problems: list[str]) -> Declaration:
     count = len(found.methods) + len(found.events) + len(found.commands)
     if count > SERVICE_METHODS.max:
         problems.append(f"methods: {count:,} are not allowed: declare at most {SERVICE_METHODS.max:,}")

@@ -13,8 +13,8 @@ _ENTRY = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
 def whole(target: Any) -> str:
     """Return the docstring of a class or a function without its indentation, or an empty text."""
     # A class without a docstring does not inherit that of its base.
-    written = target.__dict__.get("__doc__") if isinstance(target, type) else getattr(target, "__doc__", None)
-    return inspect.cleandoc(written) if isinstance(written, str) else ""
+    text = target.__dict__.get("__doc__") if isinstance(target, type) else getattr(target, "__doc__", None)
+    return inspect.cleandoc(text) if isinstance(text, str) else ""
 
 
 def first_line(target: Any) -> str:

@@ -143,8 +143,8 @@ class ServiceInfo:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
-        whole = asdict(self)
-        return {**whole, **{name: list(whole[name]) for name in ("methods", "instances", "details", "commands")}}
+        values = asdict(self)
+        return {**values, **{name: list(values[name]) for name in ("methods", "instances", "details", "commands")}}
 
     def seen_from(self, origin: str) -> ServiceInfo | None:
         """Return the part that is visible to "node", "private" or "public", or None."""

@@ -136,11 +136,11 @@ class Method:
                 found.append(f"{title}: {option}: {short(value)} is not allowed: give True or False")
         if mark.prompt is True and self.function.streams:
             found.append(f"{title}: prompt: a stream is not allowed: return a text or a list of messages")
-        if mark.cost is not None and not self._takes(mark.cost):
+        if mark.cost is not None and not self._has_parameter(mark.cost):
             found.append(f"{title}: cost: {short(mark.cost)} is not allowed: give the name of a parameter")
         return [problem for problem in found if problem is not None] + function_problems(title, self.function)
 
-    def _takes(self, name: object) -> bool:
+    def _has_parameter(self, name: object) -> bool:
         try:
             return name in list(inspect.signature(self.function.call).parameters)[int(self.function.owned) :]
         except (TypeError, ValueError):
@@ -174,8 +174,8 @@ class Event:
 
     def info(self) -> EventInfo:
         """Return its description."""
-        taken = self.function.signature.parameters
-        message = Writer().value(taken[0].hint, taken[0].name) if taken else {}
+        inputs = self.function.signature.parameters
+        message = Writer().value(inputs[0].hint, inputs[0].name) if inputs else {}
         described = docstrings.first_line(type_hints.innermost(self.function.call))
         return EventInfo(self.mark.subject, self.mark.queue, self.name, described, message)
 
@@ -246,14 +246,14 @@ def _event_problem(title: str, function: Function, is_durable: bool) -> str | No
         parameters = list(inspect.signature(function.call).parameters.values())[int(function.owned) :]
     except (TypeError, ValueError):
         return None
-    taken = [one for one in parameters if not type_hints.is_context(one.annotation)]
-    events = [one for one in taken if type_hints.is_event(one.annotation)] if is_durable else []
+    inputs = [one for one in parameters if not type_hints.is_context(one.annotation)]
+    events = [one for one in inputs if type_hints.is_event(one.annotation)] if is_durable else []
     if len(events) > 1:
         return f"{title}: {events[1].name}: a handler takes one tw.Event: mend its parameters"
-    if len(taken) > len(events):
-        taken = [one for one in taken if one not in events]
-    needed = [one for one in taken if one.default is one.empty and one.kind is not one.VAR_POSITIONAL]
-    by_position = taken and taken[0].kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    if len(inputs) > len(events):
+        inputs = [one for one in inputs if one not in events]
+    needed = [one for one in inputs if one.default is one.empty and one.kind is not one.VAR_POSITIONAL]
+    by_position = inputs and inputs[0].kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
     if len(needed) > 1 or not by_position:
         return f"{title}: an event handler takes one message, and with it at most a tw.CallContext, and a tw.Event if it is durable: mend its parameters"
     return None

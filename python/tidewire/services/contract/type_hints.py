@@ -44,11 +44,11 @@ def read(function: Callable[..., Any], names: Mapping[str, Any]) -> TypeHints:
         names: Values of the names in annotations, besides the globals of the function.
     """
     inner = innermost(function)
-    written = written_for(inner)
+    annotations = written_for(inner)
     space = getattr(inner, "__globals__", {})
     found: dict[str, Any] = {}
     unresolved: dict[str, str] = {}
-    for name, hint in written.items():
+    for name, hint in annotations.items():
         holder = types.SimpleNamespace(__annotations__={name: hint})
         try:
             found.update(typing.get_type_hints(holder, space, dict(names), include_extras=True))
@@ -80,7 +80,7 @@ def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
     return getattr(function, "__func__", function)
 
 
-def around(functions: list[Callable[..., Any]], depth: int) -> dict[str, Any]:
+def outer_names(functions: list[Callable[..., Any]], depth: int) -> dict[str, Any]:
     """Return the local variables around a class that its annotations refer to: they are gone later.
 
     Args:
@@ -88,14 +88,14 @@ def around(functions: list[Callable[..., Any]], depth: int) -> dict[str, Any]:
         depth: Number of frames up to the definition of the class.
     """
     texts = [hint for function in functions for hint in written_for(function).values() if isinstance(hint, str)]
-    wanted = set(_NAME.findall(" ".join(texts)))
+    names = set(_NAME.findall(" ".join(texts)))
     found: dict[str, Any] = {}
     frame: FrameType | None = sys._getframe(depth)
     for _ in range(_FRAMES_MAX):
         if frame is None or frame.f_code.co_name == "<module>":
             break
         local = frame.f_locals
-        found = {**{name: local[name] for name in wanted if name in local}, **found}
+        found = {**{name: local[name] for name in names if name in local}, **found}
         frame = frame.f_back
     return found
 
