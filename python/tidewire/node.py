@@ -134,8 +134,8 @@ class Node(Subjects, Streams, Agents):
         check_seconds("join_timeout", join_timeout)
         self._join_timeout = join_timeout
         self.url = url
-        # Names are unique on a hub, whose nodes may be of one process, or have the same process id
-        # on other machines.
+        # Names are unique on a hub. Its nodes may share a process, or a process id on other
+        # machines.
         default_name = f"node-{os.getpid()}-{os.urandom(4).hex()}" if self._has_peers else f"node-{os.getpid()}"
         self.name = default_name if name is None else name
         self._inspect = statistics_service.is_inspected(inspect, Config.of(config).environment)
@@ -354,9 +354,9 @@ class Node(Subjects, Streams, Agents):
         return DeadLetters(self._engine)
 
     def health(self) -> Health:
-        """Return whether the node can work now, ``is_ready``, and the ``reasons`` if not: it has
-        not started or has stopped, its link to the hub or to NATS is lost, or handlers occupy all
-        threads of a dispatcher. The cost grows with the number of actors.
+        """Return the health of the node: ``is_ready``, and the ``reasons`` if not. A node is not
+        ready before its start and after its stop, while its link to the hub or to NATS is lost, or
+        while handlers occupy all threads of a dispatcher. The cost grows with the number of actors.
         """
         return health.health(self)
 

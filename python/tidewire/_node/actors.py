@@ -161,8 +161,8 @@ class Actors(Base):
     def schedule(
         self, delay: float, ref: ActorRef, message: Any, every: float | None = None, priority: str = "normal"
     ) -> Timer:
-        """Send a message to an actor after ``delay`` seconds, and then every ``every`` seconds, if
-        given.
+        """Send a message to an actor after ``delay`` seconds, and then, with ``every``, at that
+        interval.
 
         Raises:
             InvalidArgument: if a time is negative or not a number.

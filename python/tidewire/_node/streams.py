@@ -219,7 +219,7 @@ class Streams(Services):
         return Lease(self._home(), name, self.name if holder is None else holder, ttl, timeout)
 
     def command(self, id: str) -> CommandRun[Any]:
-        """Return a handle of a command by its id, whichever node started it.
+        """Return a handle of a command by its id, from any node.
 
         This makes no request: the methods of the handle raise NotFound for an unknown command.
 

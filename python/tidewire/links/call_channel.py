@@ -50,7 +50,7 @@ class CallChannel:
         return self._call.unread
 
     def put(self, item: Any) -> bool:
-        """Send an item, and return whether there is credit for more."""
+        """Send an item, and return True if there is credit for more."""
         self._pause = self._call.item(item, self._give)
         return self._pause is None
 

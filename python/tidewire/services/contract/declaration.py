@@ -154,7 +154,7 @@ def _validated(found: Declaration, problems: list[str]) -> Declaration:
 
 
 def _add(found: Declaration, attribute: Any, function: Function, marks: list[Any], problems: list[str]) -> None:
-    """Add a function under each of its marks, or say what is wrong with it."""
+    """Add a function under each of its marks, or add its problems."""
     kinds = Counter(type(mark) for mark in marks)
     for kind, decorator in ((MethodMark, "method"), (CommandMark, "command")):
         if kinds[kind] > 1:

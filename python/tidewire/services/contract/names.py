@@ -107,9 +107,7 @@ def timeout_problem(field: str, value: object) -> str | None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error about a name that is not known: what it may have meant, or what
-    there is.
-    """
+    """Return the hint of an error about an unknown name: the nearest name, or the known ones."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1)
     if close:
