@@ -77,8 +77,8 @@ _NAMES = {
     "tidewire.subscription": "Envelope SubscriptionStream",
     "tidewire.supervision": "Mailbox Supervision",
 }
-"""Public names by module; ``__init__.pyi`` has their types. A module is loaded when it is first
-used: worker processes begin sooner, and a program that uses only actors loads no services.
+"""Public names by module; ``__init__.pyi`` has their types. A module is loaded at its first use:
+worker processes start faster, and a program with actors alone loads no services.
 """
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

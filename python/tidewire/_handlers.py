@@ -1,5 +1,5 @@
-"""Handlers: functions, coroutines, classes and objects that become actors, and errors of those that
-can't.
+"""Handlers: the functions, coroutines, classes and objects of actors, and the errors of invalid
+ones.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from tidewire.errors import InvalidArgument
 
 
 class GivenUp(BaseException):
-    """A handler's error for a message that is not to be delivered again. The binding takes the
-    error out: nobody else sees this.
+    """Error of a handler whose message is not redelivered. The binding unwraps it.
 
     Attributes:
         error: The exception of the handler.
@@ -41,7 +40,7 @@ class Plan:
 
 
 def plan(target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan:
-    """Look at what is to become an actor.
+    """Return the plan of an actor.
 
     Args:
         target: A function, a coroutine function, a class with ``receive``, or an object with
@@ -50,23 +49,23 @@ def plan(target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan:
         kwargs: Keyword arguments for the class.
 
     Raises:
-        InvalidArgument: if the target can't be an actor, or takes other parameters than a message
-            and a context.
+        InvalidArgument: if the target can't be an actor, or has parameters other than a message and
+            a context.
     """
     if inspect.isclass(target):
         first = target(*args, **kwargs)
-        return _of_object(first, f"target: {target.__qualname__}", lambda: plan(target, args, kwargs))
+        return _object_plan(first, f"target: {target.__qualname__}", lambda: plan(target, args, kwargs))
     if args or kwargs:
-        given = ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])
+        arguments = ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])
         raise InvalidArgument(
-            f"target: {_title(target)} takes no arguments at spawn, but {given} was given: only a class does; "
+            f"target: {_title(target)} takes no arguments at spawn, but {arguments} was given: only a class does; "
             "use functools.partial for a function"
         )
     if hasattr(target, "receive"):
-        return _of_object(target, f"target: {type(target).__qualname__}", None)
+        return _object_plan(target, f"target: {type(target).__qualname__}", None)
     if callable(target):
-        takes = takes_context(target, "target")
-        return Plan(target, takes, is_coroutine(target))
+        has_context = takes_context(target, "target")
+        return Plan(target, has_context, is_coroutine(target))
     raise InvalidArgument(
         f"target: {target!r} can't be an actor: give a function, a coroutine function, or a class with a method receive(self, message)"
     )
@@ -76,7 +75,7 @@ def check_restart(on_failure: object, target: object, field: str) -> None:
     """Refuse a restart of one object, which would keep its state.
 
     Raises:
-        InvalidArgument: it names what to give instead.
+        InvalidArgument: if the target is one object; the error names its class.
     """
     if on_failure == "restart" and not inspect.isclass(target):
         kind = type(target).__qualname__
@@ -87,7 +86,7 @@ def check_restart(on_failure: object, target: object, field: str) -> None:
 
 
 def takes_context(handler: object, field: str) -> bool:
-    """Return whether a handler takes a context besides the message.
+    """Return True if a handler takes a context besides the message.
 
     Raises:
         InvalidArgument: if it is not callable, a generator function, or takes other parameters.
@@ -99,33 +98,33 @@ def takes_context(handler: object, field: str) -> bool:
 
 
 def behaviour_takes_context(handler: object, field: str, on_loop: bool) -> bool:
-    """Return whether a handler that an actor is to become takes a context besides the message.
+    """Return True if the next handler of an actor takes a context besides the message.
 
     Args:
         handler: The handler of the following messages.
         field: Name of the handler in error messages.
-        on_loop: True if the actor runs on the node's event loop, where coroutines and plain
-            functions both run.
+        on_loop: True if the actor runs on the node's event loop, which runs coroutines and plain
+            functions.
 
     Raises:
         InvalidArgument: if it can't handle messages, or is a coroutine function and the actor is
             not on the loop.
     """
-    takes = takes_context(handler, field)
+    has_context = takes_context(handler, field)
     if is_coroutine(handler) and not on_loop:
         raise InvalidArgument(
             f"{field}: {_title(handler)} is a coroutine function, but this actor was spawned with a plain function and runs on "
             "a thread without an event loop: give a plain function, or spawn the actor with `async def`"
         )
-    return takes
+    return has_context
 
 
 def is_coroutine(handler: object) -> bool:
-    """Return whether calling the handler gives a coroutine."""
-    return any(map(inspect.iscoroutinefunction, _called(handler)))
+    """Return True if a call of the handler returns a coroutine."""
+    return any(map(inspect.iscoroutinefunction, _callables(handler)))
 
 
-def _of_object(actor: object, field: str, make: Callable[[], Plan] | None) -> Plan:
+def _object_plan(actor: object, field: str, make: Callable[[], Plan] | None) -> Plan:
     receive = getattr(actor, "receive", None)
     if receive is None:
         raise InvalidArgument(
@@ -167,8 +166,8 @@ def _hook(actor: object, name: str, field: str) -> Callable[..., Any] | None:
     return hook
 
 
-def _called(handler: object) -> tuple[object, object]:
-    """The function that runs when a handler is called: the handler, or its __call__, below any
+def _callables(handler: object) -> tuple[object, object]:
+    """Return the functions that a call of the handler may run: itself and its __call__, without
     functools.partial.
     """
     while isinstance(handler, functools.partial):
@@ -177,7 +176,7 @@ def _called(handler: object) -> tuple[object, object]:
 
 
 def _refuse_generator(handler: object, field: str) -> None:
-    if any(inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called) for called in _called(handler)):
+    if any(inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called) for called in _callables(handler)):
         raise InvalidArgument(
             f"{field}: {_title(handler)} is a generator function, which would never run: return a value instead of yielding, "
             "or tell the items to another actor"
@@ -191,7 +190,7 @@ def _count_positional(handler: Callable[..., Any], field: str, allowed: tuple[in
     try:
         parameters = inspect.signature(handler).parameters.values()
     except (TypeError, ValueError):
-        # Builtins without a signature, such as print or list.append, are taken at their word.
+        # Builtins without a signature, such as print or list.append, are accepted.
         return allowed[0]
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     required = [p for p in parameters if p.default is p.empty and p.kind in positional]

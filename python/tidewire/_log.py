@@ -1,4 +1,4 @@
-"""Log of failures: the first of each handler as it is, and later ones summed up after a while."""
+"""Log of failures: the first of each handler at once, later ones as a periodic summary."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ logger = logging.getLogger("tidewire")
 _PLAIN = (str, int, float, bool, type(None))
 
 SUM_UP_S = 10.0
-"""How long failures of one handler are counted before their number is logged."""
+"""Seconds between the summaries of one handler's failures."""
 _LINES_MAX = 20
 _COUNTED_MAX = 10_000
 _LOGGED = "__tidewire_logged__"
-"""Where an error keeps which handler it was logged for, and at which level."""
+"""Attribute of an error: the handler and the level that it was logged for."""
 
 
 class EventLog:
     """Log of events. Each has a stable name, and fields that are attributes of its record.
 
-    The part of the name before the dot is the end of the logger's name: ``link.joined`` is an event
-    of ``tidewire.link``. The text has ``%(field)s`` for its fields. `docs/reference/log-events.md`
-    lists all events: name and text are literals, so that `tools/generate.py` can read them.
+    The part before the dot names the logger: ``link.joined`` is an event of ``tidewire.link``. The
+    text refers to fields as ``%(field)s``. `docs/reference/log-events.md` lists all events: name
+    and text are literals, so that `tools/generate.py` can read them.
     """
 
     def debug(self, event: str, text: str, exc_info: Any = None, **fields: Any) -> None:
@@ -45,11 +45,11 @@ class EventLog:
         self.at(logging.CRITICAL, event, text, exc_info, **fields)
 
     def at(self, level: int, event: str, text: str, exc_info: Any = None, **fields: Any) -> None:
-        to = self.logger(event.partition(".")[0])
-        if to.isEnabledFor(level):
+        target = self.logger(event.partition(".")[0])
+        if target.isEnabledFor(level):
             extra = {name: _plain(value) for name, value in fields.items() if value is not None}
-            # Adapters and filters of users see the fields, and the text without them.
-            to.log(level, text, fields, exc_info=exc_info, stacklevel=3, extra={"event_name": event, **extra})
+            # Adapters and filters of users get the fields, and the text without them.
+            target.log(level, text, fields, exc_info=exc_info, stacklevel=3, extra={"event_name": event, **extra})
 
     def logger(self, area: str) -> logging.Logger:
         return logging.getLogger(f"tidewire.{area}")
@@ -62,66 +62,67 @@ class _Repeated:
     """The failures of one handler.
 
     Attributes:
-        level: The level that they are logged at.
-        said_at: When something of them was logged last.
-        more: How many have come since then.
-        last: The last of those.
+        level: Their log level.
+        logged_at: Time of their last log record.
+        more: Number of failures since then.
+        last: Text of the last one.
         fields: The failed operation and its owner, as fields of records.
     """
 
-    __slots__ = ("fields", "last", "level", "more", "said_at")
+    __slots__ = ("fields", "last", "level", "logged_at", "more")
 
     def __init__(self, level: int, now: float, fields: dict[str, Any]) -> None:
-        self.level, self.said_at, self.fields = level, now, fields
+        self.level, self.logged_at, self.fields = level, now, fields
         self.more, self.last = 0, ""
 
 
-# Ids of actors are used again in other nodes of the process, so that the actors themselves are
-# known, as long as they are there.
-_known: weakref.WeakKeyDictionary[object, dict[object, _Repeated]] = weakref.WeakKeyDictionary()
-_counted: list[_Repeated] = []
+# Keyed by the actors themselves: other nodes of the process reuse their ids.
+_repeats: weakref.WeakKeyDictionary[object, dict[object, _Repeated]] = weakref.WeakKeyDictionary()
+_pending: list[_Repeated] = []
 _timer: threading.Timer | None = None
 _lock = reentrant_lock()
 
 
 def failed(actor: object, hook: str, error: BaseException, is_reported: bool = False) -> None:
-    """Log that a handler or a hook of an actor has failed; briefly, if an asker gets the error."""
+    """Log that a handler or a hook of an actor has failed; without a traceback if an asker gets the
+    error.
+    """
     level = logging.INFO if is_reported else logging.ERROR
     fields = {"title": f"{actor!r} failed in {hook}", "actor": repr(actor), "hook": hook}
-    if (text := _first("actor", actor, (hook, is_reported), error, level, fields)) is not None:
+    if (text := _first_text("actor", actor, (hook, is_reported), error, level, fields)) is not None:
         shown = None if is_reported else error
         log.at(level, "actor.failed", "%(title)s: %(error)s", shown, **fields, error=text)
 
 
 def call_failed(host: Any, request: Any, error: BaseException) -> None:
-    """Log that a method of a service has raised; briefly, if its caller is in this process and has
-    the traceback too.
+    """Log that a method of a service has raised; without a traceback if its caller is in this
+    process and has it.
     """
     node, service, title = host.node.name, host.info.name, request.title
     method = title.removeprefix(f"{service}.")
     fields = {"title": f"{title} failed", "node": node, "service": service, "method": method, "instance": host.instance}
-    if (text := _first("call", host, title, error, logging.WARNING, fields)) is not None:
+    if (text := _first_text("call", host, title, error, logging.WARNING, fields)) is not None:
         shown = error if request.node != node else None
         log.warning("call.failed", "%(title)s: %(error)s", shown, **fields, error=text, trace_id=request.trace)
 
 
 def unreadable(actor: object, error: BaseException) -> None:
-    """Log that a message of another node can't be read by the actor that it is for."""
+    """Log that a message of another node to an actor can't be decoded."""
     text = "%(actor)r: a message of another node could not be taken in: %(error)s"
     log.error("actor.message_unreadable", text=text, exc_info=error, actor=actor, error=_text(error))
 
 
 def sum_up() -> None:
-    """Log the failures that were counted and not logged."""
+    """Log the counted failures."""
     global _timer
     with _lock:
-        counted, timer = _counted.copy(), _timer
-        _counted.clear()
+        counted, timer = _pending.copy(), _timer
+        _pending.clear()
         _timer = None
         now = monotonic()
-        counts = [(one.more, now - one.said_at, one) for one in counted]
+        counts = [(one.more, now - one.logged_at, one) for one in counted]
         for one in counted:
-            one.more, one.said_at = 0, now
+            one.more, one.logged_at = 0, now
     if timer is not None:
         timer.cancel()
     counts.sort(key=lambda row: -row[0])
@@ -138,38 +139,38 @@ def sum_up() -> None:
         log.error("actor.others_failed", "%(handlers)d handlers more failed %(times)s", **fields)
 
 
-def _first(
+def _first_text(
     area: str, owner: object, key: object, error: BaseException, level: int, fields: dict[str, Any]
 ) -> str | None:
-    """Return the text of an error that is to be logged now; count one that is to be summed up."""
-    if not log.logger(area).isEnabledFor(level) or _is_passed_on(owner, error, level):
+    """Return the text of an error to log now. Count an error for the summary, and return None."""
+    if not log.logger(area).isEnabledFor(level) or _is_logged_by_callee(owner, error, level):
         return None
     global _timer
     text, now, is_full = _text(error), monotonic(), False
-    begins: threading.Timer | None = None
+    new_timer: threading.Timer | None = None
     with _lock:
-        of_owner = _known.setdefault(owner, {})
-        found = of_owner.get(key)
-        is_first = found is None or (found.more == 0 and now - found.said_at > SUM_UP_S)
+        repeats = _repeats.setdefault(owner, {})
+        found = repeats.get(key)
+        is_first = found is None or (found.more == 0 and now - found.logged_at > SUM_UP_S)
         if found is None or is_first:
-            of_owner[key] = _Repeated(level, now, fields)
+            repeats[key] = _Repeated(level, now, fields)
         else:
             found.more, found.last, found.level = found.more + 1, text, max(found.level, level)
             if found.more == 1:
-                _counted.append(found)
-                is_full = len(_counted) >= _COUNTED_MAX
+                _pending.append(found)
+                is_full = len(_pending) >= _COUNTED_MAX
                 if _timer is None:
-                    _timer = begins = threading.Timer(SUM_UP_S, sum_up)
-    if begins is not None:
-        begins.name, begins.daemon = "tidewire-log-sum", True
-        begins.start()
+                    _timer = new_timer = threading.Timer(SUM_UP_S, sum_up)
+    if new_timer is not None:
+        new_timer.name, new_timer.daemon = "tidewire-log-sum", True
+        new_timer.start()
     if is_full:
         sum_up()
     return text if is_first else None
 
 
-def _is_passed_on(owner: object, error: BaseException, level: int) -> bool:
-    """Tell whether an error came from a callee, for which it was logged at this level or above."""
+def _is_logged_by_callee(owner: object, error: BaseException, level: int) -> bool:
+    """Return True if a callee raised the error, and it was logged there at this level or above."""
     state = vars(error)
     logged_for, logged_at = state.get(_LOGGED, (hash(owner), level))
     if logged_for != hash(owner) and level <= logged_at:
@@ -178,11 +179,11 @@ def _is_passed_on(owner: object, error: BaseException, level: int) -> bool:
     return False
 
 
-def _forget() -> None:
-    """In the child of a fork: the thread of the timer is the parent's, and so are the failures."""
+def _reset() -> None:
+    """Reset the state in the child of a fork: the timer and the failures are the parent's."""
     global _timer
     _timer = None
-    _counted.clear()
+    _pending.clear()
 
 
 def _times(count: int) -> str:
@@ -197,10 +198,10 @@ def _text(error: BaseException) -> str:
     name = type(error).__name__
     try:
         text = str(error)
-    # The failure is logged even if its class can't make a text.
+    # The failure is logged even if ``__str__`` of its class fails.
     except BaseException as second:  # noqa: BLE001
         text = f"<its message can't be made: {type(second).__name__}>"
     return f"{name}: {text}" if text else name
 
 
-in_child(_forget)
+in_child(_reset)

@@ -1,4 +1,4 @@
-"""Checks of numbers from users: configuration tables by the limits of their names, and times."""
+"""Checks of configuration tables against their limits, and of durations."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from tidewire.errors import ConfigError, InvalidArgument
 
 @dataclass(frozen=True)
 class Numbers:
-    """A table of a configuration. Each field is a whole number, and has the name of its limit in
-    small letters.
-    """
+    """Table of a configuration. Each field is an integer, named after its limit."""
 
     _table: ClassVar[str]
 
@@ -21,7 +19,7 @@ class Numbers:
         check(self._table, self)
 
     def to_dict(self) -> dict[str, int]:
-        """Return the settings as the table that a configuration takes."""
+        """Return the settings as a table of a configuration."""
         return asdict(self)
 
 
@@ -29,7 +27,7 @@ def check(table: str, settings: Any) -> None:
     """Check all fields of a data class of numbers.
 
     Raises:
-        ConfigError: if values are not allowed; it names all of them at once.
+        ConfigError: if values are not allowed; the error lists all of them.
     """
     problems = []
     for field in fields(settings):
@@ -45,10 +43,10 @@ def check(table: str, settings: Any) -> None:
 
 
 def check_seconds(field: str, value: object) -> None:
-    """Check a time that may be None.
+    """Check a duration that may be None.
 
     Raises:
-        InvalidArgument: if it is neither a number that is at least 0, nor None.
+        InvalidArgument: if it is neither a number of at least 0 nor None.
     """
     # The comparison refuses NaN as well.
     if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0):

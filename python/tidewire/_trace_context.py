@@ -1,8 +1,7 @@
 """Trace context of calls, messages and events: the headers of W3C Trace Context and Baggage.
 
-The context that a handler was called with goes on to all that it calls, publishes and stores. If
-the program has set up OpenTelemetry, or a node stores spans for the console, ``_tracing`` makes
-spans, and the headers name them.
+All calls, messages and events of a handler inherit the context of its call. With OpenTelemetry, or
+a node that stores spans for the console, ``_tracing`` makes spans, and the headers name them.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ if TYPE_CHECKING:
 _H = TypeVar("_H", bound="Mapping[str, str] | None")
 FIELDS = ("traceparent", "tracestate", "baggage")
 running: ContextVar[AnyRunning | None] = ContextVar("tidewire_call", default=None)
-"""The call that this code belongs to."""
+"""The current call."""
 spans: Spans | None = None
-"""Makes the spans of this process; None if nobody has them: neither OpenTelemetry nor a console."""
+"""Factory of the spans of this process; None without OpenTelemetry and a console."""
 
 
 def fields_of(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of the trace context among others."""
+    """Return those of the headers that belong to the trace context."""
     return {name: headers[name] for name in FIELDS if name in headers} if headers else {}
 
 
@@ -35,8 +34,8 @@ def trace_of(headers: Mapping[str, str]) -> str | None:
 
 
 def outgoing(headers: _H) -> dict[str, str] | _H:
-    """Return the headers of a call or a request, with the trace context of the code that makes it.
-    A header that was given stays.
+    """Return the headers of a call or a request, with the current trace context. Headers of the
+    caller take precedence.
     """
     if spans is not None and (context := spans.fields()):
         return _with(context, headers)
@@ -45,7 +44,7 @@ def outgoing(headers: _H) -> dict[str, str] | _H:
 
 
 def of_message(subject: str, headers: _H) -> dict[str, str] | _H:
-    """Return the headers of a message that is published, with its trace context."""
+    """Return the headers of a published message, with its trace context."""
     if spans is not None:
         return spans.message(subject, headers)
     call = running.get()
@@ -53,7 +52,7 @@ def of_message(subject: str, headers: _H) -> dict[str, str] | _H:
 
 
 def without_context(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers without those of the trace context, which calls inherit by themselves."""
+    """Return the headers without the trace context, which calls inherit."""
     return {name: value for name, value in headers.items() if name not in FIELDS}
 
 

@@ -1,4 +1,4 @@
-"""URLs that a node takes, checked without loading the modules of links."""
+"""Checks of the URL of a node, without loading the modules of links."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ SCHEMES = ("tide", "tide+tls", "ws", "wss", "tide+unix")
 
 
 def is_link(url: object) -> bool:
-    """Return whether a URL is one that a node can join.
+    """Return True if a node can join a hub at the URL.
 
     Raises:
-        InvalidArgument: if it is neither that nor ``mem://``, nor names servers of NATS.
+        InvalidArgument: if the URL is neither a hub, nor ``mem://``, nor servers of NATS.
     """
     scheme = url.split("://", 1)[0] if isinstance(url, str) and "://" in url else None
     if scheme == "mem" or is_nats(url):
@@ -26,16 +26,16 @@ def is_link(url: object) -> bool:
 
 
 def is_nats(url: object) -> bool:
-    """Return whether a URL names servers of NATS."""
+    """Return True if a URL names servers of NATS."""
     return isinstance(url, str) and url.startswith(NATS)
 
 
 def without_secrets(url: str) -> str:
-    """Return a URL without what proves who asks, and without its options."""
+    """Return a URL without its credentials and options."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.split('?', 1)[0].rpartition('@')[2]}"
 
 
 def is_secured(url: str) -> bool:
-    """Return whether a URL is one with TLS."""
+    """Return True if a URL uses TLS."""
     return url.split("://", 1)[0] in ("tide+tls", "wss")

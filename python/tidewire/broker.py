@@ -14,34 +14,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BrokerConfig(Numbers):
-    """Defaults of agents and pools, where a call gives no value. ``docs/reference/limits.md`` has
-    the units and ranges.
+    """Default settings of agents and pools. ``docs/reference/limits.md`` has the units and ranges.
 
     It is the table ``broker`` of a node's configuration: ``tw.Node(config={"broker":
     {"retry_limit": 3}})``, the table ``[broker]`` of a TOML file, or
-    ``TIDEWIRE_BROKER__RETRY_LIMIT=3`` in the environment. ``node.broker`` is what is in force.
+    ``TIDEWIRE_BROKER__RETRY_LIMIT=3`` in the environment. ``node.broker`` has the effective
+    settings.
 
     Args:
-        agent_mailbox: Messages that wait for one agent.
-        agent_concurrency: Messages that an agent with coroutines handles at once.
-        queue_warning: Messages or tasks that wait in one queue when a warning is logged.
-        retry_limit: Further attempts at a message whose handler failed.
-        retry_backoff_ms: Wait before the second attempt; it doubles.
-        retry_backoff_max_ms: Longest wait between two attempts.
-        pool_workers: Workers of a pool.
-        pool_capacity: Tasks that wait in a pool.
-        pool_batch_size: Tasks that a function which takes batches gets at once.
-        pool_batch_budget_ms: How long the oldest task waits for its batch to fill.
-        pool_target_wait_ms: Queueing time above which a pool that scales adds workers.
-        pool_heartbeat_ms: How long a worker process that has a task may give no sign of life.
-        pool_max_deliveries: How often a task is handed to a worker that ends over it.
-        pool_restarts: Workers that may end within a minute without having finished a task.
-        pool_backoff_ms: Wait before the second such worker is replaced; it doubles.
-        pool_backoff_max_ms: Longest wait before a worker is replaced.
+        agent_mailbox: Capacity of the mailbox of an agent, in messages.
+        agent_concurrency: Most messages that an agent with coroutines handles at once.
+        queue_warning: Length of a queue, in messages or tasks, from which a warning is logged.
+        retry_limit: Retries of a message whose handler failed.
+        retry_backoff_ms: Delay before the first retry; it doubles with each one.
+        retry_backoff_max_ms: Longest delay before a retry.
+        pool_workers: Number of workers of a pool.
+        pool_capacity: Capacity of the queue of a pool, in tasks.
+        pool_batch_size: Most tasks in one batch of a function that takes batches.
+        pool_batch_budget_ms: Longest wait of the oldest task for its batch to fill.
+        pool_target_wait_ms: Queueing time above which a scaling pool adds workers.
+        pool_heartbeat_ms: Heartbeat timeout of a worker process with a task.
+        pool_max_deliveries: Most deliveries of a task whose worker dies.
+        pool_restarts: Workers that may die within a minute before they finish a task.
+        pool_backoff_ms: Delay before the second such worker is replaced; it doubles with each one.
+        pool_backoff_max_ms: Longest delay before a worker is replaced.
         pool_result_bytes: Largest pickled result of a worker process.
 
     Raises:
-        ConfigError: if values are not allowed; it names all of them at once.
+        ConfigError: if values are not allowed; the error lists all of them.
     """
 
     agent_mailbox: int = _limits.AGENT_MAILBOX.default
@@ -66,7 +66,7 @@ class BrokerConfig(Numbers):
 
     @property
     def retry(self) -> Retry:
-        """How agents try again where nothing else is said."""
+        """Default retry policy of agents."""
         from tidewire.agents.retry import Retry
 
         return Retry(self.retry_limit, self.retry_backoff_ms, self.retry_backoff_max_ms)

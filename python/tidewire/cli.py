@@ -27,7 +27,7 @@ app = typer.Typer(
     name="tidewire",
     help="One messaging runtime from a function call to a cluster.",
     no_args_is_help=True,
-    # Older spellings go on working, and the help shows one word for a place.
+    # Older spellings stay valid. The help shows one word for an address.
     context_settings={"token_normalize_func": lambda word: "url" if word in ("at", "store") else word},
     pretty_exceptions_enable=False,
 )
@@ -53,8 +53,8 @@ app.command(epilog="Example: tidewire worker --url postgres://user@host/db --pro
 
 
 def main() -> None:
-    """Run the command. Exit codes: 0 all is well, 1 it failed or something was found, 2 wrong
-    usage, 3 a hub, a server or a store can't be reached.
+    """Run the command. Exit codes: 0 success, 1 failure or a finding, 2 wrong usage, 3 a hub, a
+    server or a store is unreachable.
     """
     for output in (sys.stdout, sys.stderr):
         escape_in(output)
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 OPTIONS_OF_ITS_OWN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-"""For commands that read their own options."""
+"""Settings of commands that parse their own options."""
 
 
 @app.callback(invoke_without_command=True)
@@ -309,7 +309,7 @@ def top(
     """
     from tidewire.top.command import top
 
-    # A folder or a store that the environment names has no nodes.
+    # A folder or a store of the environment has no nodes.
     named = os.environ.get("TIDEWIRE_URL", "")
     url = named if url is None and named.startswith((*NATS, *(f"{scheme}://" for scheme in SCHEMES))) else url
     raise typer.Exit(top(Hub(url or "", token, False, files=(ca, cert, key)), node, interval, once, json))

@@ -11,8 +11,7 @@ from typing import Any
 from tidewire._numbers import Numbers
 from tidewire.errors import ConfigError
 
-# A node in Python starts from these: one thread runs at a time, the others step in for one that
-# blocks.
+# Defaults of a node in Python: one thread runs at a time, the others replace a blocked one.
 _DEFAULTS: dict[str, Any] = {"stall_us": 10_000, "dispatchers": {"default": {"threads": 8}}}
 
 
@@ -28,7 +27,7 @@ class Config:
         values: Nested tables, such as ``{"mailbox_capacity": 1000, "dispatchers": {"io":
             {"threads": 4}}}``.
         file: A TOML file with the same tables, or None.
-        environment: Variables to look at; the default is ``os.environ``.
+        environment: Environment variables; the default is ``os.environ``.
             ``TIDEWIRE_DISPATCHERS__IO__THREADS=4`` sets ``dispatchers.io.threads``.
         options: Settings of a command line: keys such as ``"links.link_heartbeat_ms"``, and
             their values as text.
@@ -47,11 +46,11 @@ class Config:
 
     @classmethod
     def of(cls, source: Config | Mapping[str, Any] | str | Path | None) -> Config:
-        """Make a configuration from what ``tw.Node(config=...)`` takes: a Config, a mapping, the
-        path of a TOML file, or None.
+        """Make a configuration from the argument of ``tw.Node(config=...)``: a Config, a mapping,
+        the path of a TOML file, or None.
 
         Raises:
-            ConfigError: if it is something else.
+            ConfigError: if it is of another type.
         """
         if source is None:
             return cls()
@@ -68,9 +67,9 @@ class Config:
     def layers(self) -> tuple[dict[str, Any], tuple[str, str] | None, list[tuple[str, str]], list[tuple[str, str]]]:
         """Return the code, file, environment and option layers, as the engine takes them."""
         environment = os.environ if self.environment is None else self.environment
-        ours = [(name, value) for name, value in environment.items() if name.startswith("TIDEWIRE_")]
+        variables = [(name, value) for name, value in environment.items() if name.startswith("TIDEWIRE_")]
         values = {key: value.to_dict() if isinstance(value, Numbers) else value for key, value in self.values.items()}
-        return _merge(_DEFAULTS, values, "config"), self._text(), ours, list(self.options.items())
+        return _merge(_DEFAULTS, values, "config"), self._text(), variables, list(self.options.items())
 
     def _text(self) -> tuple[str, str] | None:
         if self.file is None:

@@ -1,4 +1,4 @@
-"""Dead letters: messages that were given up, stored with their reason."""
+"""Dead letters: undeliverable messages, stored with their reason."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ if TYPE_CHECKING:
     from tidewire._binding import Engine
 
 POOL = "pool:"
-"""What the address of a pool begins with; its name follows."""
+"""Prefix of the address of a pool, before its name."""
 
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A message that was given up.
+    """An undeliverable message, with the reason.
 
     Attributes:
-        number: Its number, from 1, in the order in which letters came.
-        actor: The id of the actor it was meant for; for an agent of another node, one that no actor
-            has.
+        number: Its number, from 1, in order of arrival.
+        actor: The id of the recipient; for an agent of another node, an id that no actor has.
         name: The name of that actor or agent, or None.
         reason: "failed", "expired", "cancelled", "dropped", "stopped", "abandoned" or
             "mailbox_full".
         error: The error of the handler as text, or None.
-        traceback: Where the handler failed, as text, or None.
-        at: When, in UTC.
-        message: The message itself, or None where there was none (a start hook that failed).
+        traceback: Traceback of the handler's error as text, or None.
+        at: Time at which the letter was stored, in UTC.
+        message: The message, or None without one (a start hook that failed).
     """
 
     number: int
@@ -52,13 +51,13 @@ class DeadLetters:
     def list(
         self, *, reason: str | None = None, actor: int | None = None, name: str | None = None, limit: int | None = None
     ) -> list[DeadLetter]:
-        """Return the letters kept, oldest first.
+        """Return the stored letters, oldest first.
 
         Args:
-            reason: Only those given up for this reason.
-            actor: Only those of the actor with this id.
-            name: Only those of the actor, the agent or the pool with this name.
-            limit: At most this many, the newest ones.
+            reason: Only letters with this reason.
+            actor: Only letters of the actor with this id.
+            name: Only letters of the actor, the agent or the pool with this name.
+            limit: Most letters to return: the newest ones.
 
         Raises:
             InvalidArgument: if a value is not allowed.
@@ -68,35 +67,35 @@ class DeadLetters:
         _whole_or_none("actor", actor, "give the id of an actor, which is ref.id, or None for all")
         _whole_or_none("limit", limit, "give a whole number, 0 or more, or None for all")
         letters = [DeadLetter(**fields) for fields in self._engine.dead_letters()]
-        chosen = [
+        matching = [
             letter
             for letter in letters
             if (reason is None or letter.reason == reason)
             and (actor is None or letter.actor == actor)
             and (name is None or letter.name in (name, f"{POOL}{name}"))
         ]
-        return chosen if limit is None else chosen[len(chosen) - min(limit, len(chosen)) :]
+        return matching if limit is None else matching[len(matching) - min(limit, len(matching)) :]
 
     def requeue(self, letter: DeadLetter | int) -> None:
-        """Tell a letter's message to its actor again, and remove the letter.
+        """Send the message of a letter to its actor again, and remove the letter.
 
         Raises:
             InvalidArgument: if it is neither a letter nor a number.
-            NoSuchTarget: if the letter is not there any more, or no message was kept with it.
-            MailboxFull: if the actor has no room; the letter stays.
+            NoSuchTarget: if the letter no longer exists, or has no message.
+            MailboxFull: if the mailbox of the actor is full; the letter stays.
             ActorStopped: if the actor has stopped; the letter stays.
         """
         if isinstance(letter, DeadLetter) and letter.reason == "expired" and hasattr(letter.message, "live_for"):
-            # Its time begins anew: a message that has expired once would expire again at once.
+            # Renew the TTL: an expired message would expire again at once.
             letter.message.live_for(letter.message.ttl)
         self._engine.requeue(_number(letter))
 
     def requeue_all(self, *, reason: str | None = None, name: str | None = None) -> int:
-        """Tell all messages, or those with a reason or for an actor, to their actors again. Those
-        that are refused stay.
+        """Send all messages, or those with a reason or a recipient, to their actors again. Refused
+        ones stay dead letters.
 
         Returns:
-            Number of messages that were told again.
+            Number of messages that were sent again.
         """
         sent = 0
         for letter in self.list(reason=reason, name=name):
@@ -106,7 +105,7 @@ class DeadLetters:
         return sent
 
     def drop(self, letter: DeadLetter | int | None = None) -> int:
-        """Remove one letter, or all of them. Return how many there were.
+        """Remove one letter, or all of them. Return the number of removed letters.
 
         Raises:
             InvalidArgument: if it is neither a letter, nor a number, nor None.

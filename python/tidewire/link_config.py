@@ -12,55 +12,49 @@ from tidewire.errors import ConfigError
 
 @dataclass(frozen=True)
 class LinkConfig(Numbers):
-    """How the links of a node work. ``docs/reference/limits.md`` has the units and ranges.
+    """Settings of the links of a node. ``docs/reference/limits.md`` has the units and ranges.
 
     It is the table ``links`` of a node's configuration: ``tw.Node(config={"links":
     {"link_heartbeat_ms": 1000}})``, the table ``[links]`` of a TOML file, or
-    ``TIDEWIRE_LINKS__LINK_HEARTBEAT_MS=1000`` in the environment. ``node.links`` has the present
-    values. Both sides of a link exchange their settings when a node joins. Each keeps to the
-    other's heartbeat, to its longest frame and payload, and to the exchanges that it allows.
+    ``TIDEWIRE_LINKS__LINK_HEARTBEAT_MS=1000`` in the environment. ``node.links`` has the effective
+    settings. Both sides of a link exchange their settings at the join. Each side respects the
+    heartbeat, the frame, payload and exchange limits of the other.
 
     Args:
-        link_heartbeat_ms: A link is alive if something is heard within twice this time.
-        link_greeting_ms: How long a new link may take to say who it is.
-        link_hello_bytes: Bytes that a connection may send before it has joined.
-        link_greetings: Connections to this node that have not joined yet.
-        link_backoff_ms: Wait before the first attempt to join a lost hub again; it doubles.
-        link_backoff_max_ms: Longest wait between two attempts.
-        link_queue_bytes: Bytes that wait to be written to one link.
-        link_frame_bytes: Longest frame that this side takes.
-        link_chunk_bytes: Longest payload that is sent in one frame.
+        link_heartbeat_ms: Heartbeat interval. A link without traffic for twice this time is lost.
+        link_greeting_ms: Timeout of the handshake of a new link.
+        link_hello_bytes: Most bytes that a connection may send before it has joined.
+        link_greetings: Most connections to this node that have not joined yet.
+        link_backoff_ms: Delay before the first attempt to rejoin a lost hub; it doubles with each
+            one.
+        link_backoff_max_ms: Longest delay between two attempts.
+        link_queue_bytes: Most bytes that are queued for one link.
+        link_frame_bytes: Longest frame that this side accepts.
+        link_chunk_bytes: Longest payload in one frame.
         payload_bytes: Longest payload of one message.
-        link_compress_bytes: Payloads from this length on are compressed on the way to another host;
-            0: none.
+        link_compress_bytes: Length from which payloads to another host are compressed; 0: none.
         link_compress_near_bytes: The same within this host, and to a hub of this process; 0: none.
-        link_shared_bytes: Shared memory in which payloads lie that other processes of this machine
-            read; 0: none.
-        link_batch_bytes: Bytes that gather before they are written; about so many are given to a
-            socket in one write.
-        link_batch_frames: Frames that gather in one round of the event loop before they are
+        link_shared_bytes: Shared memory for payloads to other processes of this machine; 0: none.
+        link_batch_bytes: Bytes that are collected for one write to a socket, approximately.
+        link_batch_frames: Frames that are collected in one round of the event loop before they are
             written.
-        link_in_flight: Calls, streams, subscriptions and long messages that the other side may have
-            open.
-        link_subscriptions: Subscriptions of one node that joined this one.
-        link_resends: How often a call of an idempotent method is made again after its link was
-            lost.
-        hub_links: Nodes that join this one.
-        hub_queue_bytes: Bytes that wait to be written to all nodes that joined this one.
-        hub_heartbeat_ms: Shortest heartbeat of a node that is told by itself that this one is
-            there.
-        hub_name_ms: How long the name of a node whose link was lost is kept for it and for others
-            of its token.
+        link_in_flight: Most calls, streams, subscriptions and long messages that the other side may
+            have open.
+        link_subscriptions: Most subscriptions of one node that has joined this one.
+        link_resends: Most retries of a call of an idempotent method after lost links.
+        hub_links: Most nodes that join this one.
+        hub_queue_bytes: Most bytes that are queued for all nodes that have joined this one.
+        hub_heartbeat_ms: Shortest heartbeat interval of a node that this hub sends its own
+            heartbeats to.
+        hub_name_ms: Time for which the name of a lost node is reserved for nodes with its token.
         link_said_bytes: Size of the announcements of one joined node: its services and agents.
-        stream_credit: Items of a stream that are under way to this node before it has asked for
-            more.
-        remote_objects: Functions and objects that the node has given to others, and that it holds
-            of others.
-        remote_lease_ms: How long a function or object that was given lives without being used,
-            unless ``tw.remote`` says otherwise.
+        stream_credit: Credit of a stream: items in transit to this node before it grants more.
+        remote_objects: Most functions and objects that the node exports, and most that it imports.
+        remote_lease_ms: Lease of an unused exported function or object, unless ``tw.remote`` sets
+            another.
 
     Raises:
-        ConfigError: if values are not allowed; it names all of them at once.
+        ConfigError: if values are not allowed; the error lists all of them.
     """
 
     link_heartbeat_ms: int = _limits.LINK_HEARTBEAT_MS.default

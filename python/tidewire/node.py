@@ -40,56 +40,52 @@ if TYPE_CHECKING:
     from tidewire.links.tls import Tls
     from tidewire.top.service import StatisticsService
 
-_TELL_AFTER_S = 2.0
-_BEGUN = "what it has begun"
-_STRANDED = (
+_LOG_AFTER_S = 2.0
+_PENDING_WORK = "what it has begun"
+_LOOP_STOPPED = (
     "%(node)s: its event loop does not run, so that it does not wait for %(names)s: stop the node in a coroutine of the loop, "
     "or while the loop runs"
 )
 _IDLE_SHARE = 0.75
-"""The part of the time of a stop in which it may wait until nothing is left to do: what then does
-not end is stopped in the rest.
-"""
+"""Share of the stop timeout for the wait until the node is idle. The rest is for stopping."""
 
 
 class Node(Subjects, Streams, Agents):
-    """A node: most programs have one in each process.
+    """A node. Most programs have one per process.
 
     Use it as a context manager: ``async with tw.Node() as node`` in asyncio, ``with tw.Node() as
-    node`` in plain threads. At the end of the block it is waited until nothing is left to do, so
-    that what actors, agents and pools send each other arrives too; then they stop, and
-    ``node.ledger`` tells what became of all messages.
+    node`` in plain threads. The end of the block waits until the node is idle, so that messages
+    between actors, agents and pools arrive. Then they stop, and ``node.ledger`` has the outcome of
+    all messages.
 
     Args:
-        url: Where the node lives. ``mem://`` is this process alone. With ``nats://host:port`` it is
-            one of a cluster: services and agents of all processes call each other over NATS,
-            subjects are theirs together, and streams, key-value buckets and leases live in
-            JetStream.
-        name: The node's name, for people; the default is made from the process id.
+        url: Address of the node. ``mem://`` is this process alone; ``tide://host:port`` joins a
+            hub. ``nats://host:port`` joins a cluster: services and agents of all processes call
+            each other over NATS, subjects are shared, and streams, key-value buckets and leases
+            live in JetStream.
+        name: Name of the node, for people; the default is made from the process id.
         config: A ``tw.Config``, nested tables, or the path of a TOML file.
-        inspect: True if the node serves its statistics as the private service ``$sys``: at a
-            socket for ``tidewire top`` of the same user, and to nodes of its hub. None takes
-            TIDEWIRE_INSPECT from the environment, and false where that is not set.
-        token: Token for hubs that ask for one; the default is TIDEWIRE_TOKEN of the
-            environment.
-        tls: A ``tw.Tls`` for ``tide+tls://`` and ``wss://``: whom to trust, and a certificate for
-            hubs that ask for one.
-        join_timeout: Seconds in which a node tries again to join a hub that is not up yet, or whose
-            link is lost before its first answers; None for as long as it takes. The default is one
-            attempt.
-        data: A folder for streams, key-value buckets and leases; one process has it open at a time.
-            Without it they are those of the hub that the node joins.
-        metrics: An address such as ``127.0.0.1:9464``, where Prometheus finds the metrics of this
-            node without a hub; with port 0 the system chooses, and ``metrics_url`` has it. It asks
-            for no token: name one that only the scraper reaches.
-        spans: How many spans of this process are stored for the view "Trace" of the console, the
-            newest, of at most 2 KiB each. Calls and messages then have spans also without
-            OpenTelemetry. It needs ``inspect``. 0 for none; None takes TIDEWIRE_SPANS from the
-            environment, and 0 where that is not set.
+        inspect: True to serve the statistics of the node as the private service ``$sys``: at a
+            socket for ``tidewire top`` of the same user, and to the nodes of its hub. None reads
+            TIDEWIRE_INSPECT of the environment, false if that is not set.
+        token: Token for hubs that require one; the default is TIDEWIRE_TOKEN of the environment.
+        tls: A ``tw.Tls`` for ``tide+tls://`` and ``wss://``: the trusted CAs, and a certificate for
+            hubs that require one.
+        join_timeout: Seconds of retries while the hub is not up yet, or its link is lost before its
+            first answers; None for no limit. The default is one attempt.
+        data: Folder of streams, key-value buckets and leases; one process has it open at a time.
+            Without it the node uses those of its hub.
+        metrics: Address such as ``127.0.0.1:9464`` that serves the metrics of this node to
+            Prometheus, without a hub. With port 0 the system chooses one, and ``metrics_url`` has
+            it. There is no token: choose an address that only the scraper reaches.
+        spans: Number of newest spans of this process that are stored for the view "Trace" of the
+            console, at most 2 KiB each. Calls and messages then have spans without OpenTelemetry,
+            too. It needs ``inspect``. 0 for none; None reads TIDEWIRE_SPANS of the environment, 0
+            if that is not set.
 
     Raises:
-        ConfigError: if the configuration is wrong; it names all problems at once.
-        InvalidArgument: if the URL is not one that this version can use.
+        ConfigError: if the configuration is wrong; the error lists all problems.
+        InvalidArgument: if this version does not support the URL.
     """
 
     def __init__(
@@ -105,7 +101,7 @@ class Node(Subjects, Streams, Agents):
         metrics: str | None = None,
         spans: int | None = None,
     ) -> None:
-        self._joins = is_link(url)
+        self._joins_hub = is_link(url)
         if not isinstance(data, (str, Path, NoneType)) or data == "":
             raise InvalidArgument(f"data: {data!r} is not allowed: give the path of a folder, or None")
         self._data = None if data is None else str(data)
@@ -122,8 +118,8 @@ class Node(Subjects, Streams, Agents):
                     f"data: {str(data)!r} is said beside {url.split('://')[0]}://: streams live in one place; leave one out"
                 )
             self._data = url
-        self._meets = self._joins or is_nats(url)
-        if self._joins:
+        self._has_peers = self._joins_hub or is_nats(url)
+        if self._joins_hub:
             check_address(url)
         if token is not None and (not isinstance(token, str) or not token):
             raise InvalidArgument("token: what was given is not allowed: give a string that is not empty, or None")
@@ -138,24 +134,24 @@ class Node(Subjects, Streams, Agents):
         check_seconds("join_timeout", join_timeout)
         self._join_timeout = join_timeout
         self.url = url
-        # Names are unique on a hub, whose nodes may be of one process, or have the same process id
-        # on other machines.
-        made = f"node-{os.getpid()}-{os.urandom(4).hex()}" if self._meets else f"node-{os.getpid()}"
-        self.name = made if name is None else name
-        self._inspect = statistics_service.wanted(inspect, Config.of(config).environment)
-        most = statistics_service.spans_wanted(spans, Config.of(config).environment, self._inspect)
+        # Names are unique on a hub. Its nodes may share a process, or a process id on other
+        # machines.
+        default_name = f"node-{os.getpid()}-{os.urandom(4).hex()}" if self._has_peers else f"node-{os.getpid()}"
+        self.name = default_name if name is None else name
+        self._inspect = statistics_service.is_inspected(inspect, Config.of(config).environment)
+        span_limit = statistics_service.span_limit(spans, Config.of(config).environment, self._inspect)
         if not isinstance(metrics, (str, NoneType)) or metrics == "":
             raise InvalidArgument(f"metrics: {metrics!r} is not allowed: give text such as '127.0.0.1:9464', or None")
         self._metrics = metrics
         self._inspector: StatisticsService | None = None
         self._engine = Engine(*Config.of(config).layers())
         find_spans()
-        self._end_spans = store_spans(self, most) if most else None
+        self._end_spans = store_spans(self, span_limit) if span_limit else None
         statistics_service.find_meters()
         for warning in self._engine.warnings():
             log.warning("node.notice", "%(node)s: %(line)s", node=self.name, line=warning)
         self._unshared = {}
-        self._unshared_most = 64
+        self._unshared_limit = 64
         self._token = os.environ.get("TIDEWIRE_TOKEN") if token is None else token
         self._tls = tls
         self._connection = None
@@ -172,7 +168,7 @@ class Node(Subjects, Streams, Agents):
         self._sync = Sync(self, self)
         self._started = False
         self._stopped = False
-        # Nobody waits for it any more: its block was left by an error.
+        # True to stop without a grace time.
         self._ends_now = False
         self._ledger: Ledger | None = None
         self._loop_thread = None
@@ -182,26 +178,26 @@ class Node(Subjects, Streams, Agents):
     # Life
 
     def start(self) -> None:
-        """Start the node. Messages that were told earlier are handled now. The context manager does
-        this by itself.
+        """Start the node, and handle the messages that were sent before. The context manager calls
+        this.
 
         Raises:
-            AlreadyStarted: if it was started before.
-            NodeStopped: if it has been stopped.
+            AlreadyStarted: if the node was started before.
+            NodeStopped: if the node has been stopped.
             InvalidArgument: if the address of its metrics is not allowed.
-            ConfigError: if that address is taken, or the node is to be inspected, and there is no
-                place for a socket that only this user can open.
+            ConfigError: if that address is in use, or ``inspect`` is true and there is no path for
+                a socket that only this user can open.
         """
         self._check_start()
         had_thread = self._loop_thread is not None
         try:
-            self._inspector = statistics_service.open_for(self)
-            if self._meets:
+            self._inspector = statistics_service.open_service(self)
+            if self._has_peers:
                 from tidewire.links.join import join_blocking
 
                 join_blocking(self, self._join_timeout)
         except BaseException:
-            self._take_back_start()
+            self._undo_start()
             if not had_thread:
                 self._end_loop_thread()
             raise
@@ -221,45 +217,45 @@ class Node(Subjects, Streams, Agents):
 
     async def stop(self, timeout: float | EllipsisType | None = ...) -> Ledger:
         """Wait until the node is idle, then stop all actors, children before their parents. A
-        second call gives the same ledger.
+        second call returns the same ledger.
 
-        A node that has joined a hub takes no new calls, cuts the streams of its services, and stays
-        until the hub has read its last answers. One that is a hub takes no new calls, and lets
-        those that pass through it end.
+        A node that has joined a hub accepts no new calls, cuts the streams of its services, and
+        stays until the hub has read its last replies. A hub accepts no new calls, and finishes the
+        calls that it routes.
 
         Args:
-            timeout: Seconds after which actors that are stuck are abandoned, and named in the
-                ledger; the default is the configuration's ``stop_timeout_ms``. Three quarters of it
-                at most are spent waiting for the node to be idle.
+            timeout: Seconds after which stuck actors are abandoned, and listed in the ledger; the
+                default is ``stop_timeout_ms`` of the configuration. The wait for idle takes at most
+                three quarters of it.
 
         Returns:
-            Outcome of all messages of the actors that were alive.
+            Outcome of all messages of the live actors.
 
         Raises:
-            AskCycle: if a handler of the node would wait for it.
+            AskCycle: if a handler of the node calls it: it would wait for itself.
             InvalidArgument: if the timeout is not allowed.
         """
         return await steps.awaited(self._stopping(timeout))
 
     async def __aenter__(self) -> Node:
         self._bind_running_loop()
-        if not self._meets:
+        if not self._has_peers:
             self.start()
             return self
         from tidewire.links.join import join
 
         self._check_start()
-        self._inspector = statistics_service.open_for(self)
+        self._inspector = statistics_service.open_service(self)
         try:
             await join(self, self._join_timeout)
         except BaseException:
-            self._take_back_start()
+            self._undo_start()
             raise
         self._begin()
         return self
 
-    def _take_back_start(self) -> None:
-        """Take back a start that failed or was cancelled: its hub has the name for others."""
+    def _undo_start(self) -> None:
+        """Undo a start that failed or was cancelled, so that the hub frees the name."""
         if self._connection is not None:
             self._connection.leave()
         if self._inspector is not None:
@@ -301,13 +297,11 @@ class Node(Subjects, Streams, Agents):
             raise
 
     async def run_forever(self) -> None:
-        """Wait until the program is asked to end, by SIGINT (Ctrl-C) or SIGTERM, or until the node
-        has stopped.
+        """Wait for SIGINT (Ctrl-C) or SIGTERM, or until the node has stopped.
 
-        It belongs at the end of the node's block, which then works off what was accepted, for at
-        most ``stop_timeout_ms``. A second signal ends the program at once. Signals are heard in the
-        main thread only. See ``tw.run`` for programs that do something else meanwhile, and for
-        their exit codes.
+        Call it at the end of the node's block, which then drains the accepted work for at most
+        ``stop_timeout_ms``. A second signal ends the program at once. Only the main thread handles
+        signals. See ``tw.run`` for programs that do other work meanwhile, and for exit codes.
 
         Raises:
             InvalidArgument: if the node was not started.
@@ -321,21 +315,21 @@ class Node(Subjects, Streams, Agents):
         await run_forever(self)
 
     async def idle(self, timeout: float | None = None) -> None:
-        """Wait until the node has nothing to do: nothing waits or is handled in its actors, agents,
-        services and pools, and no agent is to try a message again. Timers that have not fired do
-        not count. It takes messages all the while.
+        """Wait until the node is idle: its actors, agents, services and pools have no queued or
+        running work, and no agent has a retry pending. Timers that have not fired do not count. The
+        node accepts messages meanwhile.
 
         Args:
-            timeout: Seconds after which it is given up; None for no limit.
+            timeout: Seconds after which the wait fails; None for no limit.
 
         Raises:
-            TimeoutError: if the node is not idle in time, or is sure not to be; it names what is
-                still at work.
-            AskCycle: if a handler of the node would wait for itself.
+            TimeoutError: if the node is not idle in time, or certainly will not be; the error names
+                the busy parts.
+            AskCycle: if a handler of the node calls it: it would wait for itself.
             InvalidArgument: if the timeout is not allowed, or the node was not started.
         """
         idle.check(self, timeout)
-        await steps.awaited(idle.quiet(self, timeout))
+        await steps.awaited(idle.wait_steps(self, timeout))
 
     @property
     def ledger(self) -> Ledger | None:
@@ -344,25 +338,25 @@ class Node(Subjects, Streams, Agents):
 
     @property
     def sync(self) -> Sync:
-        """Blocking forms of what is otherwise awaited, for plain threads and plain handlers."""
+        """Blocking forms of the awaitable methods, for plain threads and plain handlers."""
         return self._sync
 
-    # Looking
+    # Inspection
 
     @property
     def metrics_url(self) -> str | None:
-        """Where the metrics of this node are while it runs, with the real port; or None."""
+        """URL of the metrics of this node while it runs, with the real port; or None."""
         return None if self._inspector is None else self._inspector.metrics_url
 
     @property
     def dead_letters(self) -> DeadLetters:
-        """Messages that were given up."""
+        """Dead letters of this node."""
         return DeadLetters(self._engine)
 
     def health(self) -> Health:
-        """Return whether the node can work now, ``is_ready``, and the ``reasons`` if not: it is not
-        started or has stopped, its link to the hub or to NATS is lost, or handlers hold all threads
-        of a dispatcher. The cost grows with the number of actors.
+        """Return the health of the node: ``is_ready``, and the ``reasons`` if not. A node is not
+        ready before its start and after its stop, while its link to the hub or to NATS is lost, or
+        while handlers occupy all threads of a dispatcher. The cost grows with the number of actors.
         """
         return health.health(self)
 
@@ -370,16 +364,16 @@ class Node(Subjects, Streams, Agents):
         """Return counters and times of all actors, agents, dispatchers, services and the pools of
         this process.
 
-        Under ``links``, ``hub`` is the name of the hub that this node is joined to at present, or
-        None; ``nodes`` how many nodes have joined here, itself included, 0 if it is no hub;
-        ``services`` how many instances of each service it can reach at present, here and at other
-        nodes. ``dropped`` counts published messages that came and could not be read, and ``of_hub``
-        is what a hub counts: among others, under ``dropped``, published messages for which there
-        was no room (``link_queue_bytes``). ``received_bytes`` and ``sent_bytes`` count the frames
-        of the link to the hub since the node joined, without payloads in shared memory, and
-        ``credit_bytes`` is how many bytes may still wait for it. ``joins`` has the other hubs that
-        it has joined, with calls and messages in each direction, and ``routes`` the estimates of
-        the policy "lowest_latency", in microseconds. The cost grows with the number of actors.
+        Under ``links``, ``hub`` is the name of the current hub of this node, or None. ``nodes`` is
+        the number of nodes that have joined here, itself included, 0 if it is no hub. ``services``
+        is the number of reachable instances of each service, here and at other nodes. ``dropped``
+        counts inbound published messages that could not be decoded. ``of_hub`` has the counters of
+        a hub, such as ``dropped``: published messages that did not fit in ``link_queue_bytes``.
+        ``received_bytes`` and ``sent_bytes`` count the frames of the link to the hub since the node
+        joined, without payloads in shared memory, and ``credit_bytes`` is the number of bytes that
+        may still be queued for it. ``joins`` has the federated hubs, with calls and messages in
+        each direction, and ``routes`` the estimates of the policy "lowest_latency", in
+        microseconds. The cost grows with the number of actors.
         """
         return {
             **self._engine.statistics(),
@@ -396,20 +390,20 @@ class Node(Subjects, Streams, Agents):
     async def until(
         self, condition: Callable[[dict[str, Any]], object], timeout: float | None = None
     ) -> dict[str, Any]:
-        """Wait until the statistics fit a condition, and return them.
+        """Wait until the statistics meet a condition, and return them.
 
         The node checks the condition after each event: its link is lost or has joined again, the
-        link to another hub is lost, a node has joined here or gone, a service or an agent of any
-        node came or went, a function or object was given or released, a message became a dead
-        letter. The statistics also show counters of single messages, but nothing signals these.
+        link to another hub is lost, a node has joined or left this hub, a service or an agent of
+        any node was added or removed, a function or object was exported or released, a message
+        became a dead letter. Counters of single messages do not trigger a check.
 
         Args:
-            condition: Called with ``statistics()``; true if they fit.
-            timeout: Seconds after which it is given up; None for no limit.
+            condition: Called with ``statistics()``; true ends the wait.
+            timeout: Seconds after which the wait fails; None for no limit.
 
         Raises:
-            TimeoutError: if they do not fit in time.
-            NodeStopped: if the node has stopped, and they do not fit.
+            TimeoutError: if the condition is not met in time.
+            NodeStopped: if the node has stopped, and the condition is not met.
             InvalidArgument: if an argument is not allowed.
         """
         return await steps.awaited(statistics_wait.node_fits(self, condition, timeout))
@@ -422,15 +416,13 @@ class Node(Subjects, Streams, Agents):
             state += ", link lost" if connection.is_lost else ""
         return f"<Node {self.name!r} {url} {state}, {self._engine.actors} actors>"
 
-    # Inside
+    # Internals
 
     def _begin_goodbye(self) -> bool:
-        """Take no more from other nodes. Returns whether there is anything to wait for before the
-        node stops.
-        """
+        """Accept no more work from other nodes. Return True if the node waits before it stops."""
         if self._ledger is not None or self._engine.is_past:
             return False
-        idle.refuse_own(self)
+        idle.refuse_self_wait(self)
         if self._connection is not None:
             self._connection.goodbye()
         hooks, self._at_goodbye = self._at_goodbye, []
@@ -442,7 +434,7 @@ class Node(Subjects, Streams, Agents):
         if self._ledger is not None:
             return self._ledger
         if self._engine.is_past:
-            # In the child of a fork: what there was to stop, and to count, is the parent's.
+            # In the child of a fork: the actors and their counts are the parent's.
             self._stopped = True
             self._ledger = Ledger(0, 0, 0, 0, reason="shutdown")
             return self._ledger
@@ -459,7 +451,7 @@ class Node(Subjects, Streams, Agents):
                 from tidewire.services.registry import registry_of
 
                 self._connection.close()
-                # Those that wait for the link learn that they wait in vain.
+                # Wake the callers that wait for the link: it does not return.
                 registry_of(self).change_counter.ring()
             if self._inspector is not None:
                 self._inspector.end()
@@ -476,46 +468,46 @@ class Node(Subjects, Streams, Agents):
 
     def _stopping(self, timeout: float | EllipsisType | None = ...) -> Steps[Ledger]:
         until = self._until(timeout)
-        names = idle.stranded(self) if self._ledger is None and not self._engine.is_past else []
+        names = idle.names_on_stopped_loop(self) if self._ledger is None and not self._engine.is_past else []
         if names:
             # Not at once: other actors have stop hooks, and a loop of another thread may be about
             # to run.
             limit = monotonic() + self._engine.abort_timeout()
             until = limit if until is None else min(until, limit)
-            log.warning("node.loop_not_running", _STRANDED, node=self.name, names=idle.shortened(names))
-        with idle.log_waiting(self, until, _BEGUN, _TELL_AFTER_S):
+            log.warning("node.loop_not_running", _LOOP_STOPPED, node=self.name, names=idle.shortened(names))
+        with idle.log_waiting(self, until, _PENDING_WORK, _LOG_AFTER_S):
             if self._begin_goodbye():
                 try:
-                    left_s = _left(until)
-                    yield from idle.quiet(self, None if left_s is None else left_s * _IDLE_SHARE)
+                    remaining_s = _remaining_s(until)
+                    yield from idle.wait_steps(self, None if remaining_s is None else remaining_s * _IDLE_SHARE)
                 except TimeoutError as late:
                     log.info("node.stop_late", "%(error)s: it stops all the same", node=self.name, error=late)
                 except BaseException:
-                    # A caller that stops waiting has stopped the node all the same.
-                    self._begin_stop(_left(until))
+                    # A cancelled stop still stops the node.
+                    self._begin_stop(_remaining_s(until))
                     raise
             readers = self._end_readers()
-            pending = self._begin_stop(_left(until))
+            pending = self._begin_stop(_remaining_s(until))
             if isinstance(pending, Ledger):
                 return pending
             ledgers: list[Ledger] = [(yield pending)]
-            # Actors may wait for tasks of pools, so that the pools stop after them.
+            # Pools stop after the actors, which may wait for their tasks.
             for pool in self._live_pools():
-                ledgers.append((yield from pool._ending(True, _left(until))))
-            yield from self._stored(readers, until)
+                ledgers.append((yield from pool._ending(True, _remaining_s(until))))
+            yield from self._settle(readers, until)
             if self._connection is not None:
                 yield from self._connection.draining(until)
         return self._end_stop(ledgers)
 
     def _aborting(self) -> Steps[None]:
-        from tidewire._node.abort import ending
+        from tidewire._node.abort import abort_steps
 
-        return ending(self)
+        return abort_steps(self)
 
     def _until(self, timeout: float | EllipsisType | None) -> float | None:
         seconds = self._engine.stop_timeout(timeout)
         return None if timeout is None else monotonic() + seconds
 
 
-def _left(until: float | None) -> float | None:
+def _remaining_s(until: float | None) -> float | None:
     return None if until is None else max(0.0, until - monotonic())

@@ -11,23 +11,22 @@ from tidewire._numbers import Numbers
 
 @dataclass(frozen=True)
 class ServiceConfig(Numbers):
-    """How the services of a node work. ``docs/reference/limits.md`` has the units and ranges.
+    """Settings of the services of a node. ``docs/reference/limits.md`` has the units and ranges.
 
     It is the table ``services`` of a node's configuration: ``tw.Node(config={"services":
     {"service_waiting": 100}})``, the table ``[services]`` of a TOML file, or
-    ``TIDEWIRE_SERVICES__SERVICE_WAITING=100`` in the environment. ``node.serving`` is what is in
-    force. ``node.serve`` can say otherwise for one service: ``concurrency``, ``waiting`` and
-    ``streams``.
+    ``TIDEWIRE_SERVICES__SERVICE_WAITING=100`` in the environment. ``node.serving`` has the
+    effective settings. ``node.serve`` overrides them for one service: ``concurrency``, ``waiting``
+    and ``streams``.
 
     Args:
-        service_concurrency: Calls that one instance handles at once, over all callers.
-        service_waiting: Calls that wait for one instance; one more is refused.
-        service_streams: Streams that one instance writes at once.
-        stream_ahead: Items of a stream that were written here for a reader of this process and not
-            yet taken.
+        service_concurrency: Most calls that one instance handles at once, over all callers.
+        service_waiting: Most queued calls of one instance; one more is refused.
+        service_streams: Most streams that one instance writes at once.
+        stream_ahead: Most unread items of a stream to a reader of this process.
 
     Raises:
-        ConfigError: if values are not allowed; it names all of them at once.
+        ConfigError: if values are not allowed; the error lists all of them.
     """
 
     service_concurrency: int = _limits.SERVICE_CONCURRENCY.default

@@ -1,4 +1,4 @@
-"""Subscriptions that are read with ``async for``."""
+"""Subscriptions as asynchronous iterators."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Envelope:
-    """A published message with what belongs to it.
+    """A published message with its subject, headers and sender.
 
     Attributes:
-        subject: The subject it was published on.
-        message: The message itself.
-        headers: The headers it was published with; empty if there were none.
-        sender: The actor in whose handler it was published, or None.
+        subject: The subject of the message.
+        message: The message.
+        headers: The headers of the message; empty if it has none.
+        sender: The actor that published it in its handler, or None.
     """
 
     subject: str
@@ -33,9 +33,7 @@ class Envelope:
 
 
 class _Feeder:
-    """The actor behind a stream: it gives its readers one message after the other, and says when it
-    ends.
-    """
+    """The actor of a stream: it passes messages to the readers one by one, and signals its end."""
 
     def __init__(self, next: asyncio.Queue[Envelope | None]) -> None:
         self._next = next
@@ -48,9 +46,7 @@ class _Feeder:
 
 
 def _end(queue: asyncio.Queue[Envelope | None]) -> None:
-    """Tell a reader that waits that nothing more comes. One that is not empty has none that
-    waits.
-    """
+    """Wake a waiting reader at the end. A queue that is not empty has none."""
     if queue.empty():
         queue.put_nowait(None)
 
@@ -58,8 +54,7 @@ def _end(queue: asyncio.Queue[Envelope | None]) -> None:
 class SubscriptionStream:
     """Messages of a pattern, as an asynchronous iterator. Made by ``node.subscription(...)``.
 
-    A reader that is slow fills the stream's mailbox; what happens then is the stream's overflow
-    policy.
+    A slow reader fills the mailbox of the stream, and its overflow policy applies.
     """
 
     def __init__(self, node: Node, pattern: str, mailbox: Mailbox, queue: str | None) -> None:
@@ -69,7 +64,7 @@ class SubscriptionStream:
         self._group = queue
         import asyncio
 
-        # None is said to readers that wait when nothing more comes.
+        # None wakes waiting readers at the end.
         self._next: asyncio.Queue[Envelope | None] = asyncio.Queue(maxsize=1)
         self._actor: ActorRef | None = None
         self._subscription: Subscription | None = None
@@ -93,7 +88,7 @@ class SubscriptionStream:
         if self._actor is not None:
             actor, self._actor = self._actor, None
             stopping = actor.stop(drain=False, timeout=1.0)
-            # A message that nobody will read any more holds the handler up: take it.
+            # An unread message blocks the handler: remove it.
             while not self._next.empty():
                 self._next.get_nowait()
             await stopping
@@ -103,12 +98,12 @@ class SubscriptionStream:
         return self
 
     async def __anext__(self) -> Envelope:
-        # The node may have ended, and this actor with it.
+        # The node may have stopped, and this actor with it.
         if self._actor is None or (self._next.empty() and not self._actor.alive):
             raise StopAsyncIteration
         envelope = await self._next.get()
         if envelope is None or not (self._actor is not None and self._actor.alive):
-            # Others may wait as well.
+            # Wake the next waiting reader.
             _end(self._next)
         if envelope is None:
             raise StopAsyncIteration

@@ -25,23 +25,23 @@ Priority = Literal["high", "normal", "low"]
 class Supervision:
     """Reaction to failures of an actor's handler.
 
-    The failed message is handed out again until ``max_deliveries`` is reached, and then becomes a
-    dead letter. After that:
+    The failed message is redelivered until ``max_deliveries`` is reached, and then becomes a dead
+    letter. After that:
 
-    - ``"resume"`` goes on with the state as it is,
-    - ``"restart"`` makes a new object of the actor's class and goes on with the mailbox as it is;
-      an actor or agent that was given as one object is refused,
+    - ``"resume"`` keeps the state,
+    - ``"restart"`` makes a new object of the actor's class and keeps the mailbox; it needs a class,
+      not one object,
     - ``"stop"`` stops the actor,
     - ``"escalate"`` stops the actor, and its parent fails with the same error.
 
     Args:
         on_failure: The reaction; the default is "resume".
-        max_deliveries: How often a message is handed out, 1 to 1,000.
+        max_deliveries: Most deliveries of a message, 1 to 1,000.
         max_restarts: Restarts allowed within the window; one more stops the actor.
-        window_ms: The window, in milliseconds.
-        backoff_ms: Wait before the first restart, in milliseconds. Each further one in the window
-            waits twice as long, less a random part.
-        backoff_max_ms: Longest wait before a restart, in milliseconds.
+        window_ms: The window in milliseconds.
+        backoff_ms: Delay before the first restart, in milliseconds. It doubles with each restart in
+            the window, less a random part.
+        backoff_max_ms: Longest delay before a restart, in milliseconds.
 
     Raises:
         InvalidArgument: if a value is not allowed.
@@ -86,7 +86,7 @@ class Mailbox:
 
 
 def whole(field: str, value: object, limit: Limit) -> None:
-    """Refuse what is not a whole number within a limit. True and False are not numbers here.
+    """Refuse a value that is not an integer within a limit. True and False are not numbers here.
 
     Raises:
         InvalidArgument: if the value is not allowed.

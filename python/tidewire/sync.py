@@ -1,4 +1,4 @@
-"""The blocking form of a node, for plain threads and for handlers that are plain functions."""
+"""Blocking form of a node, for plain threads and plain handlers."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ _R = TypeVar("_R")
 class Sync(Blocking[Any]):
     """Blocking calls, at ``node.sync``.
 
-    Inside a handler that is a plain function, a call that blocks lets another thread look after the
-    other actors.
+    While a call blocks a plain handler, another thread runs the other actors.
     """
 
     commands = blocking(Streams.commands)
@@ -48,7 +47,7 @@ class Sync(Blocking[Any]):
         return self._node.command(id).sync
 
     def watch_services(self, name: str | None = None) -> Iterator[InstanceChange]:
-        """Yield the instances of a service, or of all, and then whichever come and go; see
+        """Yield the instances of a service, or of all, and then each change; see
         ``node.watch_services``.
         """
         from tidewire.services import instance_watch
@@ -60,9 +59,8 @@ class Sync(Blocking[Any]):
     """``send(ref, message, priority="normal")``: send a message, and block while the mailbox is
     full.
 
-    Gives True, or False if a mailbox that drops new messages has let it go. Raises MailboxFull if
-    the mailbox is full and its policy is to fail, and ActorStopped if the actor takes no more
-    messages.
+    Returns True, or False if the mailbox has dropped the message. Raises MailboxFull if the mailbox
+    is full and its policy is to fail, and ActorStopped if the actor is stopping or has stopped.
     """
 
     def ask(self, ref: ActorRef[_M, _R], message: _M, timeout: float | EllipsisType | None = ...) -> _R:
@@ -71,15 +69,15 @@ class Sync(Blocking[Any]):
         return _actor(ref).ask(message, timeout).wait()  # type: ignore[no-any-return]
 
     def until(self, condition: Callable[[dict[str, Any]], object], timeout: float | None = None) -> dict[str, Any]:
-        """Block until the statistics fit a condition, and return them; see ``node.until``."""
+        """Block until the statistics meet a condition, and return them; see ``node.until``."""
         refuse_loop("until")
         return steps.blocking(statistics_wait.node_fits(self._node, condition, timeout))
 
     def idle(self, timeout: float | None = None) -> None:
-        """Block until the node has nothing to do; see ``node.idle``."""
+        """Block until the node is idle; see ``node.idle``."""
         refuse_loop("idle")
         idle.check(self._node, timeout)
-        steps.blocking(idle.quiet(self._node, timeout))
+        steps.blocking(idle.wait_steps(self._node, timeout))
 
     def stop(self, ref: ActorRef, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Ledger:
         """Stop an actor, and block until it has stopped; see ``ActorRef.stop``."""
@@ -87,7 +85,7 @@ class Sync(Blocking[Any]):
         return _actor(ref).stop(drain, timeout).wait()
 
     def outcome(self, timer: Timer) -> str:
-        """Block until a timer was delivered or cancelled, and return which."""
+        """Block until a timer is delivered or cancelled, and return its outcome."""
         refuse_loop("outcome")
         return timer.outcome().wait()
 

@@ -1,5 +1,5 @@
-"""The end of a node after an error: handlers that await are cancelled, and those that can't be have
-a short time.
+"""Abort of a node after an error: awaiting handlers are cancelled, and others have a short grace
+time.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from tidewire._runtime.steps import Steps
     from tidewire.node import Node
 
-_TELL_AFTER_S = 0.1
+_LOG_AFTER_S = 0.1
 
 
-# Tasks are kept from being collected while they run: the loop itself holds them only weakly.
+# Strong references: a loop refers to its tasks weakly.
 _tasks: set[asyncio.Task[None]] = set()
 
 
 async def abort(node: Node) -> None:
-    """Stop a node soon. Nothing that waits begins any more. It goes on where waiting for it is
-    cancelled, as scopes of anyio do.
+    """Stop a node soon. Queued work does not begin. A cancelled caller, as by a scope of anyio,
+    does not interrupt it.
     """
 
     async def end() -> None:
-        await steps.awaited(ending(node))
+        await steps.awaited(abort_steps(node))
 
     task = asyncio.ensure_future(end())
     _tasks.add(task)
@@ -39,7 +39,7 @@ async def abort(node: Node) -> None:
     await asyncio.shield(task)
 
 
-def ending(node: Node) -> Steps[None]:
+def abort_steps(node: Node) -> Steps[None]:
     """Return the steps of an abort."""
     limit = limit_s(node)
     until = monotonic() + limit
@@ -47,37 +47,36 @@ def ending(node: Node) -> Steps[None]:
     pending = _begin(node, until)
     if pending is None:
         return
-    with idle.log_waiting(node, until, "what can't be cancelled", _TELL_AFTER_S):
-        # All have begun to end by now: a handler may wait for a task of a pool, and the other way
-        # round.
+    with idle.log_waiting(node, until, "what can't be cancelled", _LOG_AFTER_S):
+        # All are ending by now: handlers and tasks of pools may wait for each other.
         ledgers = []
         for pool in node._live_pools():
-            ledgers.append((yield from pool._ending(False, _left(until))))
+            ledgers.append((yield from pool._ending(False, _remaining_s(until))))
         ledgers.insert(0, (yield pending))
         if limit:
-            yield from node._stored(readers, until)
+            yield from node._settle(readers, until)
         if node._connection is not None:
             yield from node._connection.draining(until)
     node._end_stop(ledgers)
 
 
 def limit_s(node: Node) -> float:
-    """Return how long the end of a node takes at most: no time if it is to end at once."""
+    """Return the grace time of an abort in seconds: 0 if it must end at once."""
     return 0.0 if node._ends_now else node._engine.abort_timeout()
 
 
 def _begin(node: Node, until: float) -> Pending[Ledger] | None:
     node._begin_goodbye()
-    pending = node._begin_stop(_left(until), drain=False)
+    pending = node._begin_stop(_remaining_s(until), drain=False)
     if isinstance(pending, Ledger):
         return None
     # An abort with no grace time allows none at the end of the program either.
     node._ends_now = True
-    # First: an interrupted handler answers its caller.
+    # First: an interrupted handler replies to its caller.
     for hook in node._at_abort:
         hook()
     for pool in node._live_pools():
-        pool._interrupt(_left(until))
+        pool._interrupt(_remaining_s(until))
     _cancel_handlers(node)
     return pending
 
@@ -86,10 +85,10 @@ def _cancel_handlers(node: Node) -> None:
     loop = node._loop
     if loop is None or loop.is_closed():
         return
-    # A loop may be closed meanwhile, and with it all its tasks.
+    # The loop may close meanwhile, and with it all its tasks.
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(drive.cancel, node._self)
 
 
-def _left(until: float) -> float:
+def _remaining_s(until: float) -> float:
     return max(0.0, until - monotonic())

@@ -21,11 +21,11 @@ _M = TypeVar("_M", bound=Any)
 _R = TypeVar("_R")
 
 _LOOP = "asyncio"
-"""The dispatcher that is the node's event loop."""
+"""Name of the dispatcher that runs on the node's event loop."""
 
 
 class Options(NamedTuple):
-    """How an actor is made; see ``Actors.spawn``."""
+    """Options of a new actor; see ``Actors.spawn``."""
 
     name: str | None = None
     mailbox: int | Mailbox | None = None
@@ -34,10 +34,10 @@ class Options(NamedTuple):
     supervision: Supervision | None = None
 
     def check(self) -> None:
-        """Refuse what is none of these.
+        """Check the options.
 
         Raises:
-            InvalidArgument: if an option is not allowed; it names the option.
+            InvalidArgument: if an option is not allowed; the error names it.
         """
         if self.name is not None and not isinstance(self.name, str):
             raise InvalidArgument(f"name: {self.name!r} is not allowed: give a string, or None")
@@ -49,9 +49,9 @@ class Options(NamedTuple):
 
 
 class Actors(Base):
-    """The part of a node that makes actors, and tells them something."""
+    """Actors and timers of a node."""
 
-    # With a context a handler may reply what it does not return.
+    # A handler with a context may send a reply that it does not return.
 
     @overload
     def spawn(
@@ -110,24 +110,25 @@ class Actors(Base):
         Args:
             target: ``def f(message)``, ``def f(message, ctx)``, the same with ``async def``, or a
                 class with ``receive(self, message[, ctx])`` and optionally ``started``, ``stopped``
-                and ``handle_batch(self, messages)``. ``handle_batch`` takes what has gathered as
-                one list; asks go to ``receive``, one by one. If it raises, nobody knows on which
-                message: all of the list have failed. Each is handed out again while
-                ``max_deliveries`` allows, in the same order, or else becomes a dead letter with the
-                error. ``on_failure`` applies once for the list.
+                and ``handle_batch(self, messages)``. ``handle_batch`` receives all queued messages
+                as one list; asks go to ``receive``, one by one. If it raises, all messages of the
+                list have failed. Each is redelivered while ``max_deliveries`` allows, in the same
+                order, or else becomes a dead letter with the error. ``on_failure`` applies once for
+                the list.
             *args: Positional arguments for the class.
-            name: A unique name to look it up by.
+            name: A unique name for ``lookup``.
             mailbox: A capacity, or a ``tw.Mailbox``; the default is the configuration's
                 ``mailbox_capacity``.
-            dispatcher: Which threads run it. Coroutines run on the node's event loop.
-            concurrency: How many messages a coroutine actor handles at once.
-            supervision: Reaction to failures; the default is to go on.
+            dispatcher: Name of the dispatcher that runs it. Coroutines run on the node's event
+                loop.
+            concurrency: Most messages that a coroutine actor handles at once.
+            supervision: Reaction to failures; the default is "resume".
             **kwargs: Keyword arguments for the class.
 
         Raises:
             InvalidArgument: if the target can't be an actor, or an option is out of range.
             NameTaken: if a live actor has this name; no actor is created.
-            UnknownDispatcher: if there is no such dispatcher; the message lists those there are.
+            UnknownDispatcher: if there is no such dispatcher; the message lists the existing ones.
             NodeStopped: if the node has been stopped.
         """
         return self._spawn(None, target, args, kwargs, Options(name, mailbox, dispatcher, concurrency, supervision))
@@ -137,19 +138,18 @@ class Actors(Base):
         return self._engine.lookup(name)
 
     def tell(self, name: str | Iterable[str], message: Any, priority: str = "normal") -> None:
-        """Tell the actor, or each of the actors, with this name something.
+        """Send a message to the actor with this name, or to each of several.
 
         Raises:
             InvalidArgument: if a name is not a string, or there is no such priority.
-            NoSuchTarget: if there is no live actor with one of the names; nobody is told anything
-                then.
+            NoSuchTarget: if no live actor has one of the names; no message is sent then.
             MailboxFull: if a mailbox is full and its policy is not to drop.
         """
         if not isinstance(name, (str, Iterable)):
             raise InvalidArgument(f"name: {name!r} is not allowed: give the name of an actor, or a list of names")
         names = [name] if isinstance(name, str) else list(name)
-        refs = {wanted: self.lookup(wanted) for wanted in names}
-        missing = [wanted for wanted, ref in refs.items() if ref is None]
+        refs = {actor_name: self.lookup(actor_name) for actor_name in names}
+        missing = [actor_name for actor_name, ref in refs.items() if ref is None]
         if missing:
             raise NoSuchTarget(
                 f"name: no live actor is called {', '.join(map(repr, missing))}: spawn it, or look at node.statistics()"
@@ -161,8 +161,8 @@ class Actors(Base):
     def schedule(
         self, delay: float, ref: ActorRef, message: Any, every: float | None = None, priority: str = "normal"
     ) -> Timer:
-        """Tell an actor something after ``delay`` seconds, and then, with ``every``, again and
-        again.
+        """Send a message to an actor after ``delay`` seconds, and then, with ``every``, at that
+        interval.
 
         Raises:
             InvalidArgument: if a time is negative or not a number.
@@ -178,8 +178,8 @@ class Actors(Base):
         self, parent: ActorRef, target: Any, args: tuple[Any, ...], options: dict[str, Any] | None
     ) -> ActorRef:
         kwargs = dict(options or {})
-        taken = {key: kwargs.pop(key) for key in Options._fields if key in kwargs}
-        return self._spawn(parent, target, args, kwargs, Options(**taken))
+        option_values = {key: kwargs.pop(key) for key in Options._fields if key in kwargs}
+        return self._spawn(parent, target, args, kwargs, Options(**option_values))
 
     def _spawn(
         self, parent: ActorRef | None, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options
@@ -201,10 +201,10 @@ class Actors(Base):
     ) -> Callable[..., ActorRef]:
         """Return a function that spawns actors of one plan, each with the argument ``name``."""
         self._check()
-        # The options come first: a class whose actor is refused is not called.
+        # Check the options first: a refused actor's class is not called.
         options.check()
         _, mailbox, dispatcher, concurrency, supervision = options
-        box = mailbox if isinstance(mailbox, Mailbox) else None if mailbox is None else Mailbox(mailbox)
+        mailbox_options = mailbox if isinstance(mailbox, Mailbox) else None if mailbox is None else Mailbox(mailbox)
         plan = make()
         _check_plan(plan, dispatcher, concurrency)
         if plan.coroutine or dispatcher == _LOOP:
@@ -214,8 +214,8 @@ class Actors(Base):
             plan,
             self._self,
             parent,
-            capacity=None if box is None else box.capacity,
-            overflow=None if box is None else box.overflow,
+            capacity=None if mailbox_options is None else mailbox_options.capacity,
+            overflow=None if mailbox_options is None else mailbox_options.overflow,
             dispatcher=dispatcher,
             concurrency=concurrency,
             supervision=supervision,

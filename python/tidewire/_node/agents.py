@@ -29,7 +29,7 @@ _R = TypeVar("_R")
 
 
 class Agents(Base):
-    """The part of a node that registers agents, and makes pools."""
+    """Agents and worker pools of a node."""
 
     _broker: BrokerConfig
     _agents: Directory | None
@@ -37,7 +37,7 @@ class Agents(Base):
 
     @property
     def broker(self) -> BrokerConfig:
-        """The settings of agents and pools that are in force."""
+        """The effective settings of agents and pools."""
         return self._broker
 
     @property
@@ -48,7 +48,7 @@ class Agents(Base):
 
             with self._lock:
                 self._agents = self._agents or Directory(
-                    self._engine.change_counter.ring, functools.partial(_lost, self._self)
+                    self._engine.change_counter.ring, functools.partial(_cut_error, self._self)
                 )
         return self._agents
 
@@ -66,34 +66,34 @@ class Agents(Base):
         supervision: Supervision | None = None,
         durable: Literal["inbox", "state"] | None = None,
     ) -> Agent:
-        """Register an agent: an actor that others find by its id, its type and its capabilities.
+        """Register an agent: an actor that is found by its id, its type and its capabilities.
 
         Args:
             handler: ``def f(payload)`` or ``def f(payload, message)``, plain or async; or an object
                 with ``receive`` and methods marked by ``@tw.handle``; or a class of such objects,
-                or a ``functools.partial`` of one, which makes the object. A parameter annotated as
-                ``tw.Message`` receives the message itself.
-            id: Unique among the live agents and named actors; the default is the type with a
-                number.
+                or a ``functools.partial`` of one. A parameter annotated as ``tw.Message`` receives
+                the message itself.
+            id: Unique id among live agents and named actors; the default is the type with a number.
             type: Type of the agent.
             capabilities: Its capabilities.
-            retry: How a message whose handler failed is tried again; the default is the
-                configuration's, which is never.
+            retry: Retry policy of messages whose handler failed; the default is the
+                configuration's, without retries.
             mailbox: A capacity, or a ``tw.Mailbox``; the default is the configuration's
                 ``agent_mailbox``.
-            dispatcher: Which threads run it. Coroutines run on the node's event loop.
-            concurrency: How many messages an agent with coroutines handles at once.
-            supervision: Reaction to failures; the default is to go on. "restart" makes a new
+            dispatcher: Name of the dispatcher that runs it. Coroutines run on the node's event
+                loop.
+            concurrency: Most messages that an agent with coroutines handles at once.
+            supervision: Reaction to failures; the default is "resume". "restart" makes a new
                 object, and so needs a class or a ``functools.partial`` of one.
             durable: ``"inbox"``: messages sent with ``durable=True`` survive the process, each is
-                handled at least once. ``"state"``: so does the object's ``state``, which is written
-                together with the end of each message and what its handler has sent durably. Of all
-                processes that register the id one has the agent; ``await agent.active()`` waits
-                until it is this one. One that is lost is replaced after 1.5 s, or as soon as its
-                link ends.
+                handled at least once. ``"state"``: the object's ``state`` survives, too. It is
+                stored atomically with the acknowledgment of each message and the durable messages
+                that its handler has sent. One of the processes that register the id runs the agent;
+                ``await agent.active()`` waits until it is this one. Failover takes 1.5 s, or is
+                immediate when the link of the process ends.
 
         Returns:
-            The agent: the object itself if it is a ``tw.Agent``, else one that stands for it.
+            The agent: the object itself if it is a ``tw.Agent``, else a handle of it.
 
         Raises:
             InvalidArgument: if the handler can't be an agent, or an option is not allowed.
@@ -104,7 +104,7 @@ class Agents(Base):
 
         self._check()
         options = (id, type, capabilities, retry, mailbox, dispatcher, concurrency, supervision, durable)
-        return register(self._whole, handler, *options)
+        return register(self._as_node, handler, *options)
 
     @overload
     def pool(
@@ -183,8 +183,8 @@ class Agents(Base):
         concurrency: int | None = None,
         **unknown: Any,
     ) -> Pool:
-        """Make a pool of supervised workers that run one function: ``await pool.submit(x)``,
-        ``async for y in pool.map(xs)``.
+        """Create a pool of supervised workers of one function: ``await pool.submit(x)``, ``async
+        for y in pool.map(xs)``.
 
         The other options are those of ``tw.Pool`` and ``agent``. The configuration has the defaults
         of ``capacity``, ``heartbeat_timeout``, ``max_deliveries`` and ``result_bytes_max``.
@@ -192,19 +192,19 @@ class Agents(Base):
         Args:
             function: The function of the workers, or its import path ``"package.module:name"``.
                 With a class of agents, or a ``functools.partial`` of one, each worker makes an
-                instance, and all of them are one agent for others. With ``id``, ``type`` or
-                ``capabilities`` a function, or a path, becomes such an agent too.
-            workers: How many, or a ``tw.Scale``; the default is the configuration's
+                instance, and together they are one agent. With ``id``, ``type`` or ``capabilities``
+                a function, or a path, becomes such an agent, too.
+            workers: Number of workers, or a ``tw.Scale``; the default is the configuration's
                 ``pool_workers``.
-            kind: "thread", or "process" for work that needs a core of its own.
-            batch: The function takes a list of what is queued, and returns a list of as many
+            kind: "thread", or "process" for CPU-bound work.
+            batch: The function takes a list of queued arguments, and returns a list of as many
                 results: a ``tw.Batch``, the largest size, or True for the configuration's.
-            concurrency: For agents, how many messages have left the mailbox for the workers; two
-                per worker if nothing is said.
+            concurrency: For agents, most messages that the workers have taken from the mailbox; two
+                per worker by default.
 
         Returns:
-            The pool. It stops with the node, after the actors; tasks that it gives up are among the
-            node's dead letters, and requeue submits them again.
+            The pool. It stops with the node, after the actors; failed tasks are dead letters of the
+            node, and ``requeue`` submits them again.
 
         Raises:
             InvalidArgument: if an argument is not allowed, or the function can't be sent to a
@@ -230,8 +230,8 @@ class Agents(Base):
             "pickler": pickler,
             "on_cancel": on_cancel,
         }
-        of_agent = (id, type, capabilities, retry, mailbox, concurrency)
-        pool = make(self._whole, function, workers, kind, batch, options, of_agent)
+        agent_options = (id, type, capabilities, retry, mailbox, concurrency)
+        pool = make(self._as_node, function, workers, kind, batch, options, agent_options)
         self._pools = [*self._live_pools(), pool]
         return pool
 
@@ -239,8 +239,8 @@ class Agents(Base):
         return [pool for pool in self._pools if pool.ledger is None]
 
 
-def _lost(node_of: Callable[[], Node | None], what: str) -> LinkLost | None:
-    """Return the error of an agent that is not found while the connection to NATS is lost."""
+def _cut_error(node_of: Callable[[], Node | None], title: str) -> LinkLost | None:
+    """Return the error for an agent that is not found while the connection to NATS is lost."""
     node = node_of()
     connection = None if node is None else node._connection
-    return None if connection is None or not connection.is_cut else connection.cut(what)
+    return None if connection is None or not connection.is_cut else connection.cut(title)

@@ -1,4 +1,4 @@
-"""The base of a node, and the event loop that its coroutines run on."""
+"""Base class of a node, and its event loop."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from tidewire.node import Node
 
 
-class Waited(Protocol):
-    """Something that a node waits for before it is idle, and before it stops.
+class IdlePart(Protocol):
+    """Part of a node that delays its idle state and its stop.
 
     Attributes:
-        rests: Rings when it may be idle.
+        rests: Counter that changes when it may be idle.
         title: Name in error messages.
     """
 
@@ -30,12 +30,12 @@ class Waited(Protocol):
     title: str
 
     def is_idle(self) -> bool:
-        """Return whether it has nothing to do."""
+        """Return True if it is idle."""
         ...
 
 
 class Base:
-    """Shared state of the parts of a node; ``Node`` makes it."""
+    """Shared state of the parts of a node; ``Node`` initializes it."""
 
     name: str
     _engine: Engine
@@ -47,11 +47,11 @@ class Base:
     _stopped: bool
     _at_goodbye: list[Callable[[], object]]
     _at_abort: list[Callable[[], object]]
-    _waits_for: list[Waited]
+    _waits_for: list[IdlePart]
 
     @property
-    def _whole(self) -> Node:
-        """The node that this is a part of: the same object."""
+    def _as_node(self) -> Node:
+        """The same object, typed as the node."""
         return cast("Node", self)
 
     def _check(self) -> None:
@@ -69,9 +69,9 @@ class Base:
         uses(self)
 
     def _follow(self, bridge: Bridge, loop: asyncio.AbstractEventLoop) -> None:
-        """Go on with another loop, the one of this thread, if the node's own was closed."""
-        # While it stops, too: its coroutines could not end otherwise.
-        if self._whole._ledger is not None or self._loop is None or not self._loop.is_closed():
+        """Move the node to another loop, the one of this thread, if its own is closed."""
+        # Also during a stop: its coroutines could not end otherwise.
+        if self._as_node._ledger is not None or self._loop is None or not self._loop.is_closed():
             return
         self._loop = loop
         self._engine.bind(bridge)
@@ -79,9 +79,7 @@ class Base:
             self._connection.follow(bridge)
 
     def _on_loop(self, call: Callable[[Bridge], object]) -> None:
-        """Call something with the bridge of the node's loop, on the thread of that loop, and wait
-        for it.
-        """
+        """Call a function with the bridge of the node's loop, on its thread, and wait for it."""
         import asyncio
 
         from tidewire._runtime.loop import bridge_of
@@ -98,7 +96,7 @@ class Base:
         asyncio.run_coroutine_threadsafe(on_loop(), self._loop).result()
 
     def _ensure_loop(self) -> None:
-        """Coroutines need a loop: the running one, or else one in a thread of the node's own."""
+        """Bind the node to a loop: the running one, or else one in its own thread."""
         self._engine.check()
         with self._lock:
             if self._engine.is_bound and not (self._loop is not None and self._loop.is_closed()):

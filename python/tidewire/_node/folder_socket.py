@@ -1,6 +1,4 @@
-"""The socket beside the lock of a data folder, where the command line reaches the program that has
-it open.
-"""
+"""Socket in a data folder, where the command line connects to the program that has it open."""
 
 from __future__ import annotations
 
@@ -18,14 +16,15 @@ if TYPE_CHECKING:
 
 SOCKET = "tidewire.sock"
 LINKS_MAX = 16
-"""Programs that are joined to the socket at once."""
+"""Most programs that are joined to the socket at once."""
 
 
 def open_socket(node: Node, folder: StreamHome, path: Path) -> ConnectionEnds:
-    """Serve a data folder at its socket to processes of this user, until the ends are closed.
+    """Serve a data folder at its socket to processes of this user, until the returned ends are
+    closed.
 
-    The socket is a hub where nothing else is served. It replaces one that a killed program left.
-    Where there can be none, such as at a path of more than 100 bytes, the log says so.
+    The socket is a hub that serves nothing else. It replaces the socket of a killed program. A
+    failure, such as a path of more than 100 bytes, is logged.
     """
     ends = ConnectionEnds()
     settings = {**node.links.to_dict(), "hub_links": LINKS_MAX + 1}

@@ -17,7 +17,7 @@ class Health(NamedTuple):
 
     Attributes:
         is_ready: True if the node can work now.
-        reasons: Why not, in words; empty if it is ready.
+        reasons: Reasons as text if it is not ready; empty if it is.
     """
 
     is_ready: bool
@@ -25,7 +25,7 @@ class Health(NamedTuple):
 
 
 def health(node: Node) -> Health:
-    """Return the health of a node; ``Node.health`` says more."""
+    """Return the health of a node; see ``Node.health``."""
     reasons = tuple(_reasons(node))
     return Health(not reasons, reasons)
 

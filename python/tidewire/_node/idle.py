@@ -1,4 +1,4 @@
-"""Quiescence of a node: the moment in which its actors, agents and pools have nothing to do."""
+"""Quiescence of a node: its actors, agents, services and pools are idle."""
 
 from __future__ import annotations
 
@@ -26,94 +26,94 @@ _Marks = tuple["Mark", dict[str, int]]
 
 
 class IdleWatch:
-    """Looks whether a node has anything to do, and says for what to wait if it has.
+    """Checks whether a node is idle, and returns the next wait if not.
 
-    The parts are looked at one after the other, so that one look says nothing. All had nothing to
-    do between two looks, one behind the other, that found the same.
+    The parts are checked one after the other, so that one check proves nothing. Two consecutive
+    checks with the same result prove that all were idle in between.
     """
 
     def __init__(self, node: Node, timeout: float | None) -> None:
         self._node = node
         self._timeout = timeout
         self._until = None if timeout is None else monotonic() + timeout
-        self._before: _Marks | None = None
+        self._last_marks: _Marks | None = None
 
-    def look(self) -> Pending | None:
-        """Return what to wait for before the next look, or None if there is nothing to do.
+    def next_wait(self) -> Pending | None:
+        """Return the wait before the next check, or None if the node is idle.
 
         Raises:
-            TimeoutError: if the time is up, or something is to be tried again only later; it names
-                what there is to do.
+            TimeoutError: if the deadline has passed, or comes before the next retry; the error
+                names the busy parts.
         """
         engine = self._node._engine
         while True:
             mark, tasks = engine.mark, {}
             if mark is None:
-                return engine.idle(self._left_s())
-            later = self._later()
-            if later is not None:
-                return self._waits(later)
+                return engine.idle(self._remaining_s())
+            retry = self._next_retry()
+            if retry is not None:
+                return self._retry_wait(retry)
             for pool in self._node._live_pools():
                 core = pool._core
-                # Before the look: what changes meanwhile is looked at again.
+                # Read before the check, to miss no change.
                 seen = core.rests.count
                 accepted = core.accepted_if_idle()
                 if accepted is None:
-                    return engine.changed(core.rests, seen, self._left_s())
+                    return engine.changed(core.rests, seen, self._remaining_s())
                 tasks[pool.name] = accepted
             for one in list(self._node._waits_for):
                 seen = one.rests.count
                 if not one.is_idle():
-                    return engine.changed(one.rests, seen, self._left_s())
+                    return engine.changed(one.rests, seen, self._remaining_s())
             found = mark, tasks
-            if found == self._before:
+            if found == self._last_marks:
                 return None
-            self._before = found
+            self._last_marks = found
 
-    def _later(self) -> Later | None:
-        """Return the next message that an agent tries again."""
+    def _next_retry(self) -> Later | None:
+        """Return the next retry of an agent."""
         directory = self._node._agents
         agent_states = (
             [] if directory is None else [agent._registered_state for agent in list(directory.by_id.values())]
         )
         waiting = [
-            later for agent_state in agent_states for later in list(agent_state.later.values()) if later.timer.waiting
+            retry for agent_state in agent_states for retry in list(agent_state.later.values()) if retry.timer.waiting
         ]
-        return min(waiting, key=lambda later: later.due, default=None)
+        return min(waiting, key=lambda retry: retry.due, default=None)
 
-    def _waits(self, later: Later) -> Pending:
-        if self._until is not None and later.due > self._until:
-            raise self._late()
-        left_s = later.due - monotonic()
-        return self._node._engine.changed(ChangeCounter(), 0, left_s) if left_s > 0 else later.timer.outcome()
+    def _retry_wait(self, retry: Later) -> Pending:
+        if self._until is not None and retry.due > self._until:
+            raise self._timeout_error()
+        remaining_s = retry.due - monotonic()
+        return self._node._engine.changed(ChangeCounter(), 0, remaining_s) if remaining_s > 0 else retry.timer.outcome()
 
-    def _left_s(self) -> float | None:
+    def _remaining_s(self) -> float | None:
         if self._until is None:
             return None
-        left_s = self._until - monotonic()
-        if left_s <= 0:
-            raise self._late()
-        return left_s
+        remaining_s = self._until - monotonic()
+        if remaining_s <= 0:
+            raise self._timeout_error()
+        return remaining_s
 
-    def _late(self) -> TimeoutError:
-        agents = [] if (later := self._later()) is None else [f"message {later.message.id}, which is tried again"]
-        busy = shortened([*at_work(self._node), *agents])
+    def _timeout_error(self) -> TimeoutError:
+        agents = [] if (retry := self._next_retry()) is None else [f"message {retry.message.id}, which is tried again"]
+        busy = shortened([*busy_names(self._node), *agents])
         return TimeoutError(f"{self._node!r} is not idle after {self._timeout:g} s: {busy} still at work")
 
 
-def at_work(node: Node) -> list[str]:
-    """Return what errors call the actors and pools of a node that have something to do."""
+def busy_names(node: Node) -> list[str]:
+    """Return the names of the busy actors and pools of a node."""
     actors = [f"{row['name'] or 'actor'} (#{row['id']})" for row in node._engine.busy()]
-    waited = [one.title for one in node._waits_for if not one.is_idle()]
+    waiting_for = [one.title for one in node._waits_for if not one.is_idle()]
     return [
         *actors,
-        *waited,
+        *waiting_for,
         *(f"pool {pool.name!r}" for pool in node._live_pools() if pool._core.accepted_if_idle() is None),
     ]
 
 
-def stranded(node: Node) -> list[str]:
-    """Return the names of actors whose loop does not run, if nothing else has anything to do."""
+def names_on_stopped_loop(node: Node) -> list[str]:
+    """Return the names of busy actors on a stopped loop, if nothing else is busy."""
     loop = node._loop
     if loop is None or loop.is_running() or any(pool._core.accepted_if_idle() is None for pool in node._live_pools()):
         return []
@@ -124,32 +124,32 @@ def stranded(node: Node) -> list[str]:
 
 
 def shortened(names: list[str]) -> str:
-    """Return names as text, of many the first few."""
+    """Return the first few names as text."""
     more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
     return f"{', '.join(names[:_NAMED_MAX])}{more}"
 
 
 @contextlib.contextmanager
-def log_waiting(node: Node, until: float | None, what: str, after_s: float) -> Iterator[None]:
-    """Log for whom a node waits at its end, if that takes long enough for a person to wonder."""
-    left_s = None if until is None else until - monotonic()
-    if left_s is not None and left_s <= after_s:
+def log_waiting(node: Node, until: float | None, reason: str, after_s: float) -> Iterator[None]:
+    """Log the reason for the wait of a stop that takes long."""
+    remaining_s = None if until is None else until - monotonic()
+    if remaining_s is not None and remaining_s <= after_s:
         yield
         return
 
-    def tell() -> None:
-        names = at_work(node)
+    def log_reason() -> None:
+        names = busy_names(node)
         if names:
-            most = "" if until is None else f" up to {max(0.0, until - monotonic()):.1f} s"
+            limit = "" if until is None else f" up to {max(0.0, until - monotonic()):.1f} s"
             loop = node._loop
             cause = "" if loop is None or loop.is_running() else _NOT_RUNNING
-            text = f"%(node)s: waits{most} for %(waits_for)s: %(names)s{cause}"
-            log.warning("node.stop_waits", text, node=node.name, waits_for=what, names=shortened(names))
+            text = f"%(node)s: waits{limit} for %(waits_for)s: %(names)s{cause}"
+            log.warning("node.stop_waits", text, node=node.name, waits_for=reason, names=shortened(names))
 
-    # Not a timer of the loop: a handler may block that.
-    timer = threading.Timer(after_s, tell)
+    # Not a timer of the loop, which a handler may block.
+    timer = threading.Timer(after_s, log_reason)
     timer.daemon = True
-    # While the interpreter ends there are no new threads, and nothing is said.
+    # At interpreter exit no thread can start, and nothing is logged.
     with contextlib.suppress(RuntimeError):
         timer.start()
     try:
@@ -161,20 +161,19 @@ def log_waiting(node: Node, until: float | None, what: str, after_s: float) -> I
 
 
 def check(node: Node, timeout: float | None) -> None:
-    """Refuse to wait where that never ends.
+    """Refuse a wait that would never end.
 
     Raises:
         AskCycle: if a handler of the node would wait for itself.
-        InvalidArgument: if the timeout is not allowed, or the node was not started, so that nothing
-            is handled.
+        InvalidArgument: if the timeout is not allowed, or the node was not started.
     """
     check_seconds("timeout", timeout)
     if not node._started:
         raise InvalidArgument(f"{node!r} handles nothing: enter its block, or call start(), before you wait for it")
-    refuse_own(node)
+    refuse_self_wait(node)
 
 
-def refuse_own(node: Node) -> None:
+def refuse_self_wait(node: Node) -> None:
     """Refuse a handler that would wait for itself.
 
     Raises:
@@ -189,8 +188,8 @@ def refuse_own(node: Node) -> None:
         )
 
 
-def quiet(node: Node, timeout: float | None) -> Steps[None]:
-    """Wait until the node has nothing to do."""
-    look = IdleWatch(node, timeout).look
-    while (pending := look()) is not None:
+def wait_steps(node: Node, timeout: float | None) -> Steps[None]:
+    """Wait until the node is idle."""
+    next_wait = IdleWatch(node, timeout).next_wait
+    while (pending := next_wait()) is not None:
         yield pending

@@ -12,15 +12,15 @@ from tidewire._runtime.stacks import stacks
 
 @dataclass(frozen=True)
 class Stuck:
-    """An actor that was in its handler when the time for its stop was up.
+    """An actor that was still in its handler at the deadline of its stop.
 
     Attributes:
         actor: Its id.
         name: Its name, or None.
         dispatcher: The name of its dispatcher.
         thread: The thread that ran it last.
-        awaiting: It holds no thread: its coroutine waits for something.
-        where: The lines of code that it was at, innermost last; empty where they can't be known.
+        awaiting: True if its coroutine is suspended, so that it occupies no thread.
+        where: Its stack as lines of code, innermost last; empty if unknown.
     """
 
     actor: int
@@ -44,14 +44,14 @@ class Ledger:
     dead_lettered``.
 
     Attributes:
-        accepted: Messages that mailboxes took.
+        accepted: Messages that mailboxes accepted.
         handled: Messages handled without failure.
-        returned: Messages given back to the caller of ``stop(drain=False)``.
-        dead_lettered: Messages given up with a reason.
-        messages: The returned messages themselves, in order.
-        reason: Why the actor terminated, or "shutdown".
-        stuck: Actors that were stuck in their handlers when the time was up.
-        threads: Names of threads that could not end because of them.
+        returned: Messages returned to the caller of ``stop(drain=False)``.
+        dead_lettered: Messages that became dead letters.
+        messages: The returned messages, in order.
+        reason: Reason of the actor's termination, or "shutdown".
+        stuck: Actors that were stuck in their handlers at the deadline.
+        threads: Names of the threads that they block.
     """
 
     accepted: int
@@ -70,7 +70,7 @@ class Ledger:
 
     @classmethod
     def total(cls, ledgers: Sequence[Ledger]) -> Ledger:
-        """Add ledgers up. The reason is that of the first."""
+        """Return the sum of ledgers, with the reason of the first."""
         first, *others = ledgers
         if not others:
             return first
@@ -100,7 +100,7 @@ class Terminated:
     Attributes:
         actor: The id of the actor.
         name: Its name, or None.
-        reason: Why, for example "stopped", "failed: ValueError: no" or "restart_limit: ...".
+        reason: Reason, such as "stopped", "failed: ValueError: no" or "restart_limit: ...".
     """
 
     actor: int
@@ -130,7 +130,7 @@ def make(
 
 
 def _stacks(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return the Python stack of these dispatcher threads, by their names."""
+    """Return the Python stacks of dispatcher threads, by their names."""
     idents = {name: _threads[name] for name in names if name in _threads}
     found = stacks(idents.values())
     return {name: found[ident] for name, ident in idents.items() if ident in found}
@@ -140,7 +140,7 @@ _threads: dict[str, int] = {}
 
 
 def thread_started(name: str) -> None:
-    """Note the identity of a dispatcher thread. Called by the binding on that thread."""
+    """Record the identity of a dispatcher thread. The binding calls this on that thread."""
     _threads[name] = threading.get_ident()
 
 

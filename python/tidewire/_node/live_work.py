@@ -1,6 +1,4 @@
-"""Pools and campaigns of this process, which all its nodes report. Finds them without a load of
-packages that the program does not use.
-"""
+"""Pools and campaigns of this process, for its nodes. Unused packages are not loaded."""
 
 from __future__ import annotations
 
@@ -9,9 +7,7 @@ from typing import Any
 
 
 def pools() -> list[Any]:
-    """Return all pools of this process that a node made, or that have started, and that have not
-    stopped.
-    """
+    """Return the unstopped pools of this process that belong to a node or have started."""
     live = getattr(sys.modules.get("tidewire.pools.pool"), "_live", ())
     return [pool for pool in _settled(live) if pool.state != "stopped"]
 
@@ -27,5 +23,5 @@ def _settled(live: Any) -> list[Any]:
         try:
             return list(live)
         except RuntimeError:
-            # Another thread has started a pool meanwhile.
+            # Another thread has started a pool.
             continue

@@ -1,5 +1,5 @@
-"""Instruments of OpenTelemetry for the metrics of the nodes of a process. Nothing imports this
-module before the program has set a meter provider.
+"""OpenTelemetry instruments of the metrics of a process's nodes. This module is imported only after
+the program has set a meter provider.
 """
 
 from __future__ import annotations
@@ -29,15 +29,13 @@ from tidewire._runtime import live_nodes
 from tidewire.top.answer import bounded
 
 _FRESH_S = 0.5
-"""How long a look at the nodes serves: the instruments are read one after the other."""
+"""Lifetime of a snapshot of the nodes: the SDK reads the instruments one after the other."""
 
 _METER = "tidewire"
 
 
 class Meters:
-    """Instruments of a process, which are read when the SDK collects. Their meter is called
-    "tidewire".
-    """
+    """Instruments of a process, which the SDK reads at a collection. Their meter is "tidewire"."""
 
     def __init__(self, provider: sdk.MeterProvider) -> None:
         self._lock = Lock()
@@ -58,7 +56,7 @@ class Meters:
         return lambda _: self.samples().get(name, [])
 
     def samples(self) -> dict[str, list[Observation]]:
-        """Return the observations of all nodes by series, as ``/metrics`` has them."""
+        """Return the observations of all nodes by series, like ``/metrics``."""
         with self._lock:
             if monotonic() >= self._until_s:
                 seen = defaultdict(list)
@@ -71,7 +69,7 @@ class Meters:
 
 
 class _Counts(NamedTuple):
-    """A histogram of one combination of labels."""
+    """Histogram of one combination of labels."""
 
     ends: list[float]
     buckets: list[int]
@@ -88,9 +86,7 @@ _Labels = tuple[tuple[str, Any], ...]
 
 
 class _HistogramReader:
-    """Adds histograms to the metrics that a reader of the SDK receives. The SDK has no instrument
-    that reads whole histograms.
-    """
+    """Adds histograms to the metrics of an SDK reader. The SDK has no observable histogram."""
 
     def __init__(self, meters: Meters, reader: MetricReader) -> None:
         self._meters, self._receive = meters, reader._receive_metrics
@@ -122,7 +118,7 @@ class _HistogramReader:
                 if self._temporality is AggregationTemporality.DELTA:
                     self._before[name, labels] = counts
                 ends, buckets, total = counts.since(before.get((name, labels)))
-                # The least and the greatest duration are not known.
+                # The shortest and longest durations are unknown.
                 extremes: dict[str, Any] = {"min": None, "max": None}
                 points.append(
                     HistogramDataPoint(dict(labels), since_ns, now_ns, sum(buckets), total, buckets, ends, **extremes)

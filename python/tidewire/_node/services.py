@@ -32,19 +32,19 @@ _S = TypeVar("_S", bound="Service")
 
 
 class Services(Base):
-    """The part of a node that serves and calls, and lets other nodes join."""
+    """Services, clients, listeners and federation of a node."""
 
     _links: LinkConfig
     _serving: ServiceConfig
 
     @property
     def links(self) -> LinkConfig:
-        """The settings of links that are in force."""
+        """The effective settings of links."""
         return self._links
 
     @property
     def serving(self) -> ServiceConfig:
-        """The settings of services that are in force."""
+        """The effective settings of services."""
         return self._serving
 
     def listen(
@@ -56,30 +56,30 @@ class Services(Base):
         tls: Tls | None = None,
         http: Http | None = None,
     ) -> Listener:
-        """Let other nodes join: this node becomes a hub, which routes between all that have joined.
-        Call it again for more places.
+        """Let other nodes join: this node becomes a hub that routes between all joined nodes. Call
+        it again for more addresses.
 
         Args:
             url: ``tide://127.0.0.1:0`` (the system chooses the port), ``tide+tls://``, ``ws://``,
-                ``wss://`` or ``tide+unix:///path``. At ``http://127.0.0.1:0`` clients call the
+                ``wss://`` or ``tide+unix:///path``. ``http://127.0.0.1:0`` is a gateway to the
                 public services of the hub over HTTP.
-            tokens: Tokens of the nodes that may join, each with its rights and limits; without
-                any, everybody who reaches the address. The first call decides.
-            insecure: Allow a place that other machines can reach although there is no TLS or no
-                token.
+            tokens: Tokens of the nodes that may join, each with its rights and limits. Without
+                tokens every node that reaches the address may join. The first call decides.
+            insecure: Allow an address that other machines can reach without TLS or without tokens.
             tls: A ``tw.Tls`` with the certificate and key of this node; with a ``ca`` only nodes
-                with a certificate of its may join.
-            http: A ``tw.Http`` with the settings of a place at ``http://``.
+                with one of its certificates may join.
+            http: A ``tw.Http`` with the settings of an ``http://`` gateway.
 
         Returns:
-            The listener: ``.url`` has the real port, ``.close()`` takes no more nodes in. There is
-            nothing to wait for: nodes can join when this returns, and awaiting it gives the same.
+            The listener: ``.url`` has the real port, ``.close()`` stops listening. Nodes can join
+            when this returns; awaiting the listener returns it at once.
 
         Raises:
-            InvalidArgument: if the URL is not one to listen at, this node has joined another hub,
-                or a token allows more than the hub.
-            Unauthorized: if other machines could reach it, and that was not allowed.
-            ConfigError: if the place is taken.
+            InvalidArgument: if the URL can't be listened on, this node has joined another hub, or a
+                limit of a token is above that of the hub.
+            Unauthorized: if other machines can reach it without TLS or tokens, and ``insecure`` is
+                false.
+            ConfigError: if the address is in use.
         """
         from tidewire.links.http import Http, is_http
         from tidewire.links.hub import Listener, grants
@@ -111,33 +111,35 @@ class Services(Base):
         token: str | None = None,
         tls: Tls | None = None,
     ) -> Federation:
-        """Join another hub, and share names with it: for a node that is a hub itself. Nothing else
-        is visible at the other hub, and it tries again while nobody is there.
+        """Federate this hub with another one: share the named services and subjects, and nothing
+        else. It retries while the other hub is unreachable.
 
         Args:
-            url: Where the other hub is: ``tide://host:7420``, or another URL of ``tw.Node``.
-            as_: The name of this hub there, one token without a colon; its own by default.
-            export: Services of this hub that the other one sees: ``"pricing"``, which is
+            url: URL of the other hub: ``tide://host:7420``, or another URL of ``tw.Node``.
+            as_: Name of this hub at the other one, a token without a colon; the node's name by
+                default.
+            export: Services of this hub for the other one: ``"pricing"``, which is
                 ``berlin:pricing`` there if this hub is ``berlin``, or ``"pricing=prices"`` for
-                another name. Patterns such as ``"orders.>"`` share what is published here, and
-                ``"stream:orders"`` mirrors a durable stream as ``berlin-orders``.
+                another name. Patterns such as ``"orders.>"`` share messages that are published
+                here, and ``"stream:orders"`` mirrors a durable stream as ``berlin-orders``.
             import_: The same in the other direction, after the name of the other hub:
                 ``"paris:billing"``, which is its name here, or ``"paris:news.>"``.
-            token: Token of this hub at the other one. Its rights hold for all that is shared.
+            token: Token of this hub at the other one. Its rights apply to everything that is
+                shared.
             tls: A ``tw.Tls`` for a URL with TLS.
 
         Returns:
-            The federation, which lives until it is closed or the node stops. Awaiting it waits
-            until both hubs see what is shared; in blocking code, ``wait()`` does.
+            The federation, which lasts until it is closed or the node stops. Await it, or call
+            ``wait()`` in blocking code, until both hubs know all shared names.
 
         Raises:
-            InvalidArgument: if the URL or a name is not allowed, or this node is no hub. Refusals
-                of the other hub are errors of the wait, and logged.
+            InvalidArgument: if the URL or a name is not allowed, or this node is no hub. The wait
+                raises refusals of the other hub, which are also logged.
         """
         from tidewire.links.federation import federate
 
         self._check()
-        return federate(self._whole, url, as_, export, import_, token, tls)
+        return federate(self._as_node, url, as_, export, import_, token, tls)
 
     @overload
     def serve(self, target: Any, *, active: Literal["single"], **options: Unpack[ServeOptions]) -> SingleActive: ...
@@ -165,15 +167,15 @@ class Services(Base):
         """Serve an object, a function, or a dict of functions; see
         ``tidewire.services.instances.serve.serve`` for all options.
 
-        Awaiting the result waits until the hub knows, where there is one; if the hub refuses it,
-        this raises why (Unauthorized, NameTaken), and it is served no longer, in this process
-        either. Without that it is logged.
+        Await the result until the hub, if any, has registered the instance. If the hub refuses it,
+        the await raises the error (Unauthorized, NameTaken), and the instance stops, in this
+        process, too. Without an await the refusal is logged.
         """
         from tidewire.services.instances.serve import serve
 
         refuse_unknown(unknown, Services.serve)
         return serve(
-            self._whole,
+            self._as_node,
             target,
             name=name,
             visibility=visibility,
@@ -197,36 +199,36 @@ class Services(Base):
     def client(self, service: Any, name: str | None = None) -> Any:
         """Return a client of a service, by its class or its name.
 
-        Type checkers know parameters and results of classes that derive from ``tw.Service``;
-        annotate such a client as ``tw.Client[Pricing]``.
+        Type checkers know the parameters and results of subclasses of ``tw.Service``; annotate such
+        a client as ``tw.Client[Pricing]``.
 
         Raises:
             InvalidArgument: if the class declares no service, or a name is not allowed.
         """
         from tidewire.services.caller.client import client
 
-        return client(self._whole, service, name)
+        return client(self._as_node, service, name)
 
     async def services(self) -> list[ServiceInfo]:
         """Return the services that this node can reach, by name."""
         from tidewire.services.instances.serve import known
 
-        return known(self._whole)
+        return known(self._as_node)
 
     def watch_services(self, name: str | None = None) -> AsyncIterator[InstanceChange]:
-        """Yield the instances of a service, or of all, and then whichever come and go, until the
-        node stops: ``async for``.
+        """Yield the instances of a service, or of all, and then each change, until the node stops:
+        ``async for``.
 
-        A reader that is slow gets the difference to what it had: nothing queues up, and an instance
-        that came and went meanwhile is left out.
+        A slow reader gets the difference to its last state: nothing is queued, and an instance that
+        was added and removed meanwhile is skipped.
 
         Raises:
-            InvalidArgument: if it is no name of a service.
+            InvalidArgument: if the name is not allowed.
         """
         from tidewire.services import instance_watch
 
         instance_watch.check(name)
-        return instance_watch.InstanceWatch(self._whole, name)
+        return instance_watch.InstanceWatch(self._as_node, name)
 
     async def nodes(self) -> list[NodeInfo]:
         """Return the nodes that have joined the hub of this one, the hub included, by name; none
@@ -235,7 +237,7 @@ class Services(Base):
         Raises:
             Unauthorized: if the token of this node does not allow to call ``$hub.nodes``.
             LinkLost: if the link to the hub is lost.
-            VersionMismatch: if the hub is too old to tell.
+            VersionMismatch: if the version of the hub has no such list.
         """
         from tidewire.errors import NoResponders, VersionMismatch
 
@@ -250,7 +252,7 @@ class Services(Base):
         """Open the data folder and serve its commands, if there is one."""
 
     def _home_server(self, link: Link) -> HomeServer | None:
-        """Offer the storage backend to the nodes that join, if there is one."""
+        """Serve the storage backend to the nodes that join, if there is one."""
 
     def _link(self) -> Connection:
         if self._connection is None:
@@ -258,8 +260,8 @@ class Services(Base):
 
             with self._lock:
                 if self._connection is None:
-                    self._connection = Connection(self._whole)
-                    # The process takes its links along at its end; the collector does not.
-                    # It holds what is open, and neither the connection nor the node.
+                    self._connection = Connection(self._as_node)
+                    # Close the links when the node is collected, not at exit. The finalizer refers
+                    # to the open ends alone, not to the connection or the node.
                     weakref.finalize(self, self._connection.ends.close).atexit = False
         return self._connection

@@ -1,4 +1,4 @@
-"""Statistics service of a node: the switch, and the light part that is always loaded."""
+"""Statistics service of a node: its options, and the light part that is always loaded."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ SPANS_MAX = 100_000
 _ON = ("1", "true", "yes", "on")
 _OFF = ("0", "false", "no", "off")
 _FAILURES_MAX, _TEXT_MAX, _WORKERS_MAX = 5, 2_000, 64
-"""Failed runs and characters of their tracebacks, and workers, of each campaign."""
+"""Most failed runs, characters of a traceback, and workers of each campaign."""
 _CAMPAIGN = ["name", "condition", "reason", "function", "seed", "runs", "left", "rate", "seconds_left", "limiting"]
 _WORKER = ["id", "name", "host", "process", "state", "runs"]
 TRAFFIC = ("received_bytes", "sent_bytes", "credit_bytes")
-"""What the link of a node to its hub counts."""
+"""Counters of the link of a node to its hub."""
 _meters: object = None
 
 
-def wanted(inspect: object, environment: Mapping[str, str] | None) -> bool:
-    """Return whether a node is to serve its statistics, for ``tidewire top``.
+def is_inspected(inspect: object, environment: Mapping[str, str] | None) -> bool:
+    """Return True if a node serves its statistics, for ``tidewire top``.
 
     Raises:
         InvalidArgument: if ``inspect`` is neither a bool nor None.
-        ConfigError: if it is None, and the environment variable says neither yes nor no.
+        ConfigError: if it is None, and the environment variable is no bool.
     """
     if inspect is None:
-        return _switch((os.environ if environment is None else environment).get(VARIABLE, "off"))
+        return _parse_bool((os.environ if environment is None else environment).get(VARIABLE, "off"))
     if not isinstance(inspect, bool):
         raise InvalidArgument(
             f"inspect: {inspect!r} is not allowed: give True, False, or None for what {VARIABLE} says in the environment"
@@ -48,12 +48,12 @@ def wanted(inspect: object, environment: Mapping[str, str] | None) -> bool:
     return inspect
 
 
-def spans_wanted(spans: object, environment: Mapping[str, str] | None, inspect: bool) -> int:
-    """Return how many spans a node is to store for the console; 0 for none.
+def span_limit(spans: object, environment: Mapping[str, str] | None, inspect: bool) -> int:
+    """Return the number of spans that a node stores for the console; 0 for none.
 
     Raises:
-        InvalidArgument: if ``spans`` is neither such a number nor None, or nobody may ask for them.
-        ConfigError: if it is None, and the environment variable says no such number.
+        InvalidArgument: if ``spans`` is neither such a number nor None, or ``inspect`` is false.
+        ConfigError: if it is None, and the environment variable is no such number.
     """
     if spans is None:
         text = (os.environ if environment is None else environment).get(SPANS_VARIABLE, "0").strip()
@@ -68,25 +68,25 @@ def spans_wanted(spans: object, environment: Mapping[str, str] | None, inspect: 
     return spans
 
 
-def open_for(node: Node) -> StatisticsService | None:
-    """Serve the statistics of a node, at a socket of its own, too, and its metrics, if it is to.
+def open_service(node: Node) -> StatisticsService | None:
+    """Serve the statistics of a node, also at its own socket, and its metrics, if enabled.
 
     Raises:
         InvalidArgument: if the address of the metrics is not allowed.
-        ConfigError: if the address is taken, or there is no place for the socket that only this
-            user can open.
+        ConfigError: if the address is in use, or there is no path for a socket that only this user
+            can open.
     """
     if not node._inspect and node._metrics is None:
         return None
-    # Links are loaded only by programs that use them, or want to be looked at.
+    # Loaded on demand: the service needs the modules of links.
     from tidewire.top.service import StatisticsService
 
     return StatisticsService(node)
 
 
 def find_meters() -> None:
-    """Give OpenTelemetry the metrics from now on if the program has set a meter provider of its
-    SDK. Nodes ask at their start.
+    """Export the metrics to OpenTelemetry if the program has set a meter provider of its SDK. Nodes
+    call this at their creation.
     """
     global _meters
     sdk = sys.modules.get("opentelemetry.sdk.metrics")
@@ -101,21 +101,19 @@ def find_meters() -> None:
 
 
 def agents(node: Node) -> list[dict[str, Any]]:
-    """Return the statistics of all live agents of a node. Where there are none, the package stays
-    unloaded.
-    """
+    """Return the statistics of all live agents of a node, without loading the package."""
     return [] if node._agents is None else [agent.statistics() for agent in node._agents]
 
 
 def pools() -> list[dict[str, Any]]:
-    """Return the statistics of the live pools of this process, in the order of their names."""
+    """Return the statistics of the live pools of this process, sorted by name."""
     rows = [{"capacity": pool._options.capacity, **pool.statistics()} for pool in live_work.pools()]
     return sorted(rows, key=lambda row: str(row["name"]))
 
 
 def services(node: Node) -> list[dict[str, Any]]:
-    """Return the statistics of what a node serves, by name and instance. Where there is nothing,
-    the package stays unloaded.
+    """Return the statistics of the services of a node, sorted by name and instance, without loading
+    the package.
     """
     module = sys.modules.get("tidewire.services.registry")
     rows = [] if module is None else [served.statistics() for served in module.registry_of(node).served()]
@@ -123,21 +121,21 @@ def services(node: Node) -> list[dict[str, Any]]:
 
 
 def joins(node: Node) -> list[dict[str, Any]]:
-    """Return the other hubs that a hub has joined, with what crosses."""
+    """Return the federated hubs of a hub, with their traffic."""
     federations = [] if node._connection is None else node._connection.ends.federations
     return [json.loads(federation.statistics()) for federation in federations]
 
 
 def routes(node: Node) -> list[dict[str, Any]]:
-    """Return the estimates of callers of this process with the policy "lowest_latency"."""
+    """Return the estimates of the policy "lowest_latency" of callers in this process."""
     module = sys.modules.get("tidewire.services.registry")
     groups = {} if module is None else dict(module.registry_of(node).groups)
     return [row for name, group in sorted(groups.items()) for row in json.loads(group.balancer.routes(name))]
 
 
 def campaigns() -> list[dict[str, Any]]:
-    """Return counters, pace, workers and the first failed runs of the campaigns of this process
-    that have not ended, each read from its store.
+    """Return counters, rate, workers and the first failed runs of the unfinished campaigns of this
+    process, read from their stores.
     """
     rows: list[dict[str, Any]] = []
     for campaign in live_work.campaigns():
@@ -171,7 +169,7 @@ def campaigns() -> list[dict[str, Any]]:
 
 
 def durations(node: Node) -> list[dict[str, Any]]:
-    """Return how long calls, durable handlers and publishing took, and commits of the folder."""
+    """Return the durations of calls, durable handlers, publishing, and commits of the folder."""
     rows, commits = node._engine.durations(), None if node._folder is None else node._folder.commits()
     if commits is not None:
         buckets, sum_us, calls = commits
@@ -180,18 +178,16 @@ def durations(node: Node) -> list[dict[str, Any]]:
 
 
 def remote(node: Node) -> dict[str, int]:
-    """Return how many functions and objects a node has given to others, and how many it has of
-    them.
-    """
+    """Return the numbers of exported and imported functions and objects of a node."""
     objects = None if node._connection is None else node._connection._objects
     return {"given": 0, "held": 0} if objects is None else objects.statistics()
 
 
 def links(node: Node) -> dict[str, Any]:
-    """Return the hub that a node is joined to at present, how many nodes have joined here, and how
-    many instances of services it can reach.
+    """Return the current hub of a node, the number of nodes that have joined here, and the number
+    of reachable instances of services.
 
-    While it is joined, also what the link has counted, and what the hub has that it is.
+    While it is joined, also the counters of the link, and those of its own hub.
     """
     connection = node._connection
     module = sys.modules.get("tidewire.services.registry")
@@ -211,7 +207,7 @@ def links(node: Node) -> dict[str, Any]:
     return found
 
 
-def _switch(value: str) -> bool:
+def _parse_bool(value: str) -> bool:
     word = value.strip().lower()
     if word not in _ON + _OFF:
         text = f"{VARIABLE}: {value!r} is not allowed: use {', '.join(_ON)} or {', '.join(_OFF)}"

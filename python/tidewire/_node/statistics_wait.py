@@ -16,44 +16,44 @@ if TYPE_CHECKING:
 
 Condition = Callable[[dict[str, Any]], object]
 Watch = Callable[[], Callable[[float | None], "WaitFor"]]
-"""Begins to watch for a change; the result waits for it, so many seconds at most."""
+"""Starts to watch for a change. The result waits for it, with a timeout in seconds."""
 
 
 def fits(
-    of: Node | Pool, title: str, refusal: Callable[[], Exception], watch: Watch, condition: Condition, timeout: Any
+    owner: Node | Pool, title: str, refusal: Callable[[], Exception], watch: Watch, condition: Condition, timeout: Any
 ) -> Steps[dict[str, Any]]:
-    """Wait until the statistics fit: look at them after each change. Raises the refusal if there is
-    no further change, and they do not fit.
+    """Wait until the statistics meet a condition: check it after each change. Raise the refusal if
+    there are no more changes.
 
     Raises:
-        TimeoutError: if the time is up.
+        TimeoutError: if the deadline has passed.
     """
     if not callable(condition):
         raise InvalidArgument(f"condition: {condition!r} is not allowed: give a function that takes the statistics")
     check_seconds("timeout", timeout)
     until = None if timeout is None else monotonic() + timeout
     while True:
-        # Before the look: what changes meanwhile is looked at again.
-        changed, is_over = watch(), of.ledger is not None
-        statistics = of.statistics()
+        # Watch before the check, to miss no change.
+        changed, is_over = watch(), owner.ledger is not None
+        statistics = owner.statistics()
         if condition(statistics):
             return statistics
         if is_over:
             raise refusal()
-        left_s = None if until is None else until - monotonic()
-        if left_s is not None and left_s <= 0:
+        remaining_s = None if until is None else until - monotonic()
+        if remaining_s is not None and remaining_s <= 0:
             raise TimeoutError(f"{title}: the condition does not hold after {timeout} s")
-        yield changed(left_s)
+        yield changed(remaining_s)
 
 
 def node_fits(node: Node, condition: Condition, timeout: float | None = None) -> Steps[dict[str, Any]]:
-    """Wait until the statistics of a node fit; see ``Node.until``."""
+    """Wait until the statistics of a node meet a condition; see ``Node.until``."""
     engine = node._engine
 
     def watch() -> Callable[[float | None], WaitFor]:
         change_counter = engine.change_counter
         seen = change_counter.count
-        return lambda left_s: engine.changed(change_counter, seen, left_s)
+        return lambda remaining_s: engine.changed(change_counter, seen, remaining_s)
 
     def refusal() -> Exception:
         return NodeStopped(f"{node!r} has been stopped, and the condition does not hold")

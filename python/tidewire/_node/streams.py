@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from tidewire.streams.pages import OpenReaders
     from tidewire.streams.stream import Stream, StreamInfo
 
-_LONGEST_S = 3.0
-"""How long the end of a node waits for a storage backend that does not answer."""
+_SETTLE_TIMEOUT_S = 3.0
+"""Longest wait of a stop for an unresponsive storage backend."""
 _GRACE_S = 1.0
-"""How long it waits if the time of the end is over."""
+"""The same after the deadline of the stop."""
 
 
 class Streams(Services):
-    """The part of a node that has streams: in its data folder, or at its hub."""
+    """Streams, buckets and leases of a node: in its data folder, or at its hub."""
 
     _data: str | None
     _folder: StreamHome | None
@@ -48,7 +48,7 @@ class Streams(Services):
     _commands: Home | None
     _inboxes: InboxStore | None
     _open_readers: OpenReaders | None
-    _joins: bool
+    _joins_hub: bool
     _not_captured: dict[str, Sequence[str]]
 
     async def stream(
@@ -65,28 +65,28 @@ class Streams(Services):
         compact: Literal["key", "subject"] | None = None,
         capture: bool = False,
     ) -> Stream:
-        """Make a stream, or open the existing one with the same settings. With its name alone, open
-        the existing one with the settings that it has; if there is none, make it with the defaults.
+        """Create a stream, or open the existing one with the same settings. With a name alone, open
+        the existing stream with its settings, or create one with the defaults.
 
         Args:
             name: Letters, digits, ``_`` and ``-``, at most 64.
-            subjects: Subjects of its events: patterns, such as ``orders.>``. By default those of an
-                existing stream, else the name and all below it: ``orders`` and ``orders.>``.
-            max_age: Seconds after which events are forgotten.
-            max_bytes: Its largest size on disk.
-            max_messages: How many events it may have.
+            subjects: Subjects of its events: patterns, such as ``orders.>``. The default is those
+                of an existing stream, else ``orders`` and ``orders.>`` for the name ``orders``.
+            max_age: Seconds after which events are deleted.
+            max_bytes: Largest size on disk.
+            max_messages: Most events in the stream.
             full: Behavior at a limit: ``"refuse"`` (the default) refuses to publish, ``"drop_old"``
                 drops the oldest events.
-            dedupe: Seconds for which an ``id`` is remembered, 120 by default; 0 for not at all.
-            replicas: On how many servers it is kept, 1 by default; 1 in a folder.
-            compact: ``"key"`` or ``"subject"``: only the newest event of each stays; one that it
-                replaces is read and delivered no more.
-            capture: True if it stores what ``publish`` of any node sends on its subjects, too, for
-                as long as this node runs: at most once, and what is lost becomes a dead letter.
+            dedupe: Seconds of the deduplication window of an ``id``, 120 by default; 0 disables it.
+            replicas: Number of servers that store it, 1 by default; 1 in a folder.
+            compact: ``"key"`` or ``"subject"``: only the newest event of each is kept. A replaced
+                one is neither read nor delivered.
+            capture: True to store messages that any node sends on its subjects with ``publish``,
+                too, while this node runs: at most once. Lost ones become dead letters.
 
         Raises:
             SettingsDiffer: if it exists with other settings; the message names all differences.
-            Unsupported: for what this home can't do.
+                Unsupported: if the storage backend does not support a setting.
             InvalidArgument: if an argument is not allowed, or the node has neither a data folder
                 nor a hub.
         """
@@ -100,32 +100,32 @@ class Streams(Services):
         if isinstance(subjects, str):
             raise InvalidArgument(f"subjects: the string {subjects!r} is not allowed: give a list of patterns")
         settings = (subjects, max_age, max_bytes, max_messages, full, dedupe, replicas, compact)
-        home, named_only, is_there = self._home(), all(setting is None for setting in settings), False
+        home, has_name_only, exists = self._home(), all(setting is None for setting in settings), False
         if subjects is None:
             subjects = [name, f"{name}.>"]
             with contextlib.suppress(NotFound):
-                subjects, is_there = (await home.call("stream_info", name))["subjects"], True
-        if not (is_there and named_only):
+                subjects, exists = (await home.call("stream_info", name))["subjects"], True
+        if not (exists and has_name_only):
             age_us, dedupe_us = span_us("max_age", max_age), span_us("dedupe", 120.0 if dedupe is None else dedupe)
             limits, copies = (age_us, max_bytes, max_messages, full == "drop_old"), 1 if replicas is None else replicas
             try:
                 await home.call("create_stream", name, list(subjects), *limits, dedupe_us, copies, compact)
             except SettingsDiffer:
-                # Another one made it in the meantime.
-                if not named_only:
+                # Another caller has created it since.
+                if not has_name_only:
                     raise
         stream = Stream(home, name)
         if capture:
             from tidewire.streams.capture import capture as capture_published
 
-            await capture_published(self._whole, stream)
+            await capture_published(self._as_node, stream)
             self._not_captured.pop(name, None)
-        elif self._whole.lookup(f"capture-{name}") is None:
+        elif self._as_node.lookup(f"capture-{name}") is None:
             self._not_captured[name] = subjects
         return stream
 
     async def find_stream(self, name: str) -> Stream:
-        """Open an existing stream with the settings that it has.
+        """Open an existing stream with its settings.
 
         Raises:
             NotFound: if there is none.
@@ -135,7 +135,7 @@ class Streams(Services):
         return Stream(await self._existing("stream", name, "stream"), name)
 
     async def streams(self) -> list[StreamInfo]:
-        """Return what there is of every stream, by name."""
+        """Return the information of all streams, by name."""
         from tidewire.streams.stream import StreamInfo
 
         return [StreamInfo.of(raw) for raw in await self._home().call("list_streams")]
@@ -149,17 +149,16 @@ class Streams(Services):
         max_bytes: int | None = None,
         replicas: int | None = None,
     ) -> Bucket:
-        """Make a key-value bucket, or open the existing one with the same settings. With its name
-        alone, open the existing one with the settings that it has; if there is none, make it with
-        the defaults.
+        """Create a key-value bucket, or open the existing one with the same settings. With a name
+        alone, open the existing bucket with its settings, or create one with the defaults.
 
         Args:
             name: Letters, digits, ``_`` and ``-``, at most 64.
-            history: How many entries of a key are kept, 1 to 64; 1 by default.
-            ttl: Seconds after which entries go.
+            history: Number of entries that are kept per key, 1 to 64; 1 by default.
+            ttl: Seconds after which entries expire.
             max_bytes: Largest size of keys and values, 64 MiB by default; the storage backend
                 of a folder holds them in memory.
-            replicas: On how many servers it is kept, 1 by default.
+            replicas: Number of servers that store it, 1 by default.
 
         Raises:
             SettingsDiffer: if it exists with other settings; the message names all differences.
@@ -168,8 +167,8 @@ class Streams(Services):
         from tidewire.streams.home import span_us
 
         home = self._home()
-        named_only = history is ttl is max_bytes is replicas is None
-        if named_only:
+        has_name_only = history is ttl is max_bytes is replicas is None
+        if has_name_only:
             with contextlib.suppress(NotFound):
                 await home.call("bucket_info", name)
                 return Bucket(home, name)
@@ -177,13 +176,13 @@ class Streams(Services):
         try:
             await home.call("create_bucket", name, depth, span_us("ttl", ttl), max_bytes, copies)
         except SettingsDiffer:
-            # Another one made it in the meantime.
-            if not named_only:
+            # Another caller has created it since.
+            if not has_name_only:
                 raise
         return Bucket(home, name)
 
     async def find_kv(self, name: str) -> Bucket:
-        """Open an existing bucket with the settings that it has.
+        """Open an existing bucket with its settings.
 
         Raises:
             NotFound: if there is none.
@@ -192,27 +191,27 @@ class Streams(Services):
 
         return Bucket(await self._existing("bucket", name, "kv"), name)
 
-    async def _existing(self, kind: str, name: str, makes: str) -> Home:
+    async def _existing(self, kind: str, name: str, factory: str) -> Home:
         home = self._home()
         try:
             await home.call(f"{kind}_info", name)
         except NotFound as error:
-            raise NotFound(f"{error}: make it with node.{makes}({name!r})") from None
+            raise NotFound(f"{error}: make it with node.{factory}({name!r})") from None
         return home
 
     async def buckets(self) -> list[dict[str, Any]]:
-        """Return the settings of every bucket, and how many keys and bytes it has, by name."""
+        """Return the settings, keys and bytes of all buckets, by name."""
         found: list[dict[str, Any]] = await self._home().call("list_buckets")
         return found
 
     def lease(self, name: str, *, ttl: float = 5.0, timeout: float | None = None, holder: str | None = None) -> Lease:
-        """Return a lease, to be held in an ``async with`` block.
+        """Return a lease, for an ``async with`` block.
 
         Args:
             name: A subject's text, such as ``orders.matching``.
-            ttl: Seconds after which it is free if this process dies, 0.05 to 86,400. It is renewed
-                every third of it.
-            timeout: Seconds to wait for it; None for as long as it takes.
+            ttl: Seconds until the lease expires if this process dies, 0.05 to 86,400. It is renewed
+                three times per TTL.
+            timeout: Seconds to wait for it; None for no limit.
             holder: Name of the holder, for people; the node's name by default.
         """
         from tidewire.streams.lease import Lease
@@ -220,17 +219,16 @@ class Streams(Services):
         return Lease(self._home(), name, self.name if holder is None else holder, ttl, timeout)
 
     def command(self, id: str) -> CommandRun[Any]:
-        """Return a command by its id, regardless of its starter, node and time.
+        """Return a handle of a command by its id, from any node.
 
-        Nothing is asked for: a command that is not there, or not any more, is NotFound in the calls
-        of what is returned.
+        This makes no request: the methods of the handle raise NotFound for an unknown command.
 
         Raises:
-            InvalidArgument: if the id is not allowed, or the node has no place for commands.
+            InvalidArgument: if the id is not allowed, or the node has no storage backend.
         """
         from tidewire.streams.command_run import CommandRun
 
-        return CommandRun(self._whole, self._command_home(), id)
+        return CommandRun(self._as_node, self._command_home(), id)
 
     async def start_command(
         self,
@@ -242,29 +240,29 @@ class Streams(Services):
         priority: Literal["urgent", "high", "normal", "low"] = "normal",
         **kwargs: Any,
     ) -> CommandRun[Any]:
-        """Start a command by the names of its service and its own, without the class:
-        ``node.client(Service).reindex.start(...)`` knows it, and checks.
+        """Start a command by the names of its service and its own. Prefer
+        ``node.client(Service).reindex.start(...)`` where the class is known: it checks the
+        arguments.
 
-        Its arguments are checked where it is done, so that those that don't fit fail it; nobody
-        learns here of a name that nobody serves.
+        Its worker checks the arguments: invalid ones fail the command. An unserved name is no error
+        here.
 
         Args:
             service: The name of the service.
             command: The name of its command.
             *args: Its arguments, 512 KiB at most.
-            key: Subject of the command; a command that is ``exclusive="key"`` runs without it
-                as if nothing else had its key.
-            id: An idempotency key: starting it again with the same id gives the command that is
-                there.
-            priority: Which go first where some wait.
+            key: Subject of the command; an ``exclusive="key"`` command without one conflicts with
+                no other.
+            id: An idempotency key: a second start with the same id returns the existing command.
+            priority: Priority in the queue.
             **kwargs: Its arguments by name.
 
         Raises:
-            InvalidArgument: if a name or an option is not allowed, or the node has no place for
-                commands.
+            InvalidArgument: if a name or an option is not allowed, or the node has no storage
+                backend.
             SettingsDiffer: if the id is that of a command with another name, key or arguments.
             PayloadTooLarge: if the arguments are too large.
-            StreamFull: if too many commands are kept.
+            StreamFull: if too many commands are stored.
         """
         return await self._start_command(service, command, args, kwargs, key, id, priority)
 
@@ -290,18 +288,17 @@ class Streams(Services):
         home, arguments = self._command_home(), encode([list(args), kwargs])
         trace = of_message(f"{service}/{command}", None) or {}
         started = await home.call("command_start", service, command, arguments, key, id, priority, self.name, trace)
-        return CommandRun(self._whole, home, started, convert)
+        return CommandRun(self._as_node, home, started, convert)
 
     async def commands(
         self, *, service: str | None = None, command: str | None = None, stage: str | None = None
     ) -> list[CommandInfo]:
-        """Return the commands there are, the oldest first: those that wait or run, and those that
-        have ended and are kept.
+        """Return the stored commands, oldest first: queued, running and ended ones.
 
         Args:
-            service: Only those of this service.
-            command: Only those of this name.
-            stage: Only those that are ``queued``, ``running``, ``succeeded``, ``failed`` or
+            service: Only commands of this service.
+            command: Only commands with this name.
+            stage: Only commands that are ``queued``, ``running``, ``succeeded``, ``failed`` or
                 ``cancelled``.
         """
         from tidewire.streams.command_info import STAGES, CommandInfo
@@ -317,35 +314,33 @@ class Streams(Services):
         ]
 
     async def durable_agents(self) -> list[DurableInfo]:
-        """Return what there is of every durable agent that has ever run here, running or not, by
-        id.
-        """
+        """Return the information of all durable agents that have ever run here, by id."""
         return await self._inbox_store().infos()
 
     async def durable_agent(self, id: str) -> DurableInfo:
-        """Return what there is of a durable agent, running or not.
+        """Return the information of a durable agent, running or not.
 
         Raises:
-            NotFound: if none with this id has ever run here.
+            NotFound: if no agent with this id has ever run here.
         """
         return await self._inbox_store().info(id)
 
     async def agent_messages(self, id: str, limit: int = 20) -> list[PastMessage]:
-        """Return the newest messages in the inbox of a durable agent, oldest first: about 1,000
-        that are over are kept.
+        """Return the newest messages in the inbox of a durable agent, oldest first. About 1,000
+        settled ones are kept.
         """
         return await self._inbox_store().past(id, limit)
 
     async def agent_dead_letters(self, id: str) -> list[DeadMessage]:
-        """Return the durable messages that an agent has given up, oldest first."""
+        """Return the dead letters of a durable agent, oldest first."""
         return await self._inbox_store().dead(id)
 
     async def requeue_agent_messages(self, id: str, *sequences: int) -> int:
-        """Send dead letters of a durable agent to it anew; return how many there were."""
+        """Send dead letters of a durable agent again, and return their number."""
         return await self._inbox_store().requeue(id, sequences)
 
     async def drop_agent_messages(self, id: str, *sequences: int) -> int:
-        """Forget dead letters of a durable agent; return how many there were."""
+        """Delete dead letters of a durable agent, and return their number."""
         return await self._inbox_store().drop(id, sequences)
 
     def _inbox_store(self) -> InboxStore:
@@ -354,11 +349,11 @@ class Streams(Services):
         self._check()
         self._home()
         if self._inboxes is None:
-            self._inboxes = InboxStore(self._whole)
+            self._inboxes = InboxStore(self._as_node)
         return self._inboxes
 
     def _command_home(self) -> Home:
-        """Return the storage backend of commands, with the watch that all callers share."""
+        """Return the storage backend of commands, with a watch that all callers share."""
         self._check()
         if self._commands is None:
             self._commands = self._home()
@@ -373,27 +368,25 @@ class Streams(Services):
 
             self._open_readers = OpenReaders()
         if self._data is not None:
-            return Home(self._whole, self._folder, self._connected)
-        if not self._joins:
+            return Home(self._as_node, self._folder, self._open_backend)
+        if not self._joins_hub:
             raise InvalidArgument(
                 'data: this node has no place for streams: give tw.Node(data="folder"), or the URL of a hub with one'
             )
-        return Home(self._whole)
+        return Home(self._as_node)
 
     def _hub_home(self) -> StreamHome:
         """Return the storage backend of the hub that the node has joined.
 
         Raises:
-            LinkLost: if it has joined none.
+            LinkLost: if it has not joined a hub.
         """
         from tidewire._binding import StreamHome
 
-        return StreamHome.at_hub(self._whole._link().link, self._engine, self.name)
+        return StreamHome.at_hub(self._as_node._link().link, self._engine, self.name)
 
     def _open_folder(self) -> StreamHome:
-        """Open the data folder, once, and block this thread meanwhile: a long log takes its
-        time.
-        """
+        """Open the data folder once, and block this thread: a long log takes time."""
         from tidewire._binding import StreamHome
         from tidewire._node.folder_socket import open_socket
 
@@ -409,12 +402,12 @@ class Streams(Services):
                     folder.close()
                     self._check()
                 self._folder = folder
-                self._folder_socket = open_socket(self._whole, folder, Path(self._data))
+                self._folder_socket = open_socket(self._as_node, folder, Path(self._data))
             return self._folder
 
-    async def _connected(self) -> StreamHome:
-        """Open the folder or connect to NATS, once. The event loop goes on meanwhile, and who is
-        cancelled leaves the others what they wait for.
+    async def _open_backend(self) -> StreamHome:
+        """Open the folder or connect to NATS, once, without blocking the event loop. A cancelled
+        caller does not cancel the others.
         """
         import asyncio
 
@@ -422,7 +415,7 @@ class Streams(Services):
             self._check()
             if self._opening is None or self._opening.get_loop() is not asyncio.get_running_loop():
                 self._opening = asyncio.ensure_future(self._connect())
-                # Nobody may wait for it any more when it fails.
+                # Retrieve the error: all callers may be cancelled by then.
                 self._opening.add_done_callback(lambda task: None if task.cancelled() else task.exception())
             await asyncio.shield(self._opening)
         return self._folder
@@ -449,50 +442,47 @@ class Streams(Services):
         self._folder = folder
 
     def _serve_folder(self) -> None:
-        """Open the data folder for those that join this node. Errors of the folder are raised here,
-        rather than sent to the first caller.
+        """Open the data folder for nodes that join. This raises its errors here, not in the first
+        call.
         """
         if self._data is not None and not is_nats(self._data):
             self._open_folder()
 
     def _home_server(self, link: Link) -> HomeServer | None:
-        """Offer the storage backend to the nodes that join the hub of this link."""
+        """Serve the storage backend to the nodes of the hub of this link."""
         from tidewire._binding import HomeServer
 
         if self._data is None:
             return None
         try:
             return HomeServer(link, self._engine, self.name, self._folder, os.fspath(self._data))
-        except Unauthorized as refused:
-            log.warning("home.refused", "%(node)s: %(error)s", node=self.name, error=refused)
+        except Unauthorized as error:
+            log.warning("home.refused", "%(node)s: %(error)s", node=self.name, error=error)
             return None
 
     def _end_readers(self) -> list[StreamReader]:
-        """End the readers, and return those with settlements to store before the storage backend is
-        closed.
-        """
-        # In the child of a fork they are the parent's.
+        """End the readers, and return those with unstored settlements."""
+        # The child of a fork does not own them.
         if self._open_readers is None or self._engine.is_past:
             return []
         return self._open_readers.end()
 
-    def _stored(self, readers: list[StreamReader], until: float | None) -> Steps[None]:
-        """Wait until readers and interrupted handlers have given their events back: 3 seconds at
-        most, or one if less is left. An event that could not be given back comes again after its
-        ack wait.
+    def _settle(self, readers: list[StreamReader], until: float | None) -> Steps[None]:
+        """Wait until readers and interrupted handlers have released their events: 3 seconds at
+        most, or one if less is left. An unreleased event is redelivered after its ack wait.
         """
-        last = monotonic() + _LONGEST_S
-        last = last if until is None else min(last, max(until, monotonic() + _GRACE_S))
+        deadline = monotonic() + _SETTLE_TIMEOUT_S
+        deadline = deadline if until is None else min(deadline, max(until, monotonic() + _GRACE_S))
         for reader in readers:
             with contextlib.suppress(TidewireError):
-                yield reader.flush(max(0.0, last - monotonic()))
+                yield reader.flush(max(0.0, deadline - monotonic()))
         if self._loop is None or not self._waits_for or not self._loop.is_running():
             return
         from tidewire.services.instances.durable_handlers import DurableHandlers
 
         for one in self._waits_for:
             if isinstance(one, DurableHandlers) and not one.is_idle():
-                yield from one.over(last)
+                yield from one.over(deadline)
 
     def _close_folder(self) -> None:
         with self._folder_lock:

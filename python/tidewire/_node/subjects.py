@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tidewire.subscription import SubscriptionStream
 
 
-class _Known(NamedTuple):
-    """A subscription that no other node knows of."""
+class _LocalSubscription(NamedTuple):
+    """A subscription that is not shared with other nodes."""
 
     subscription: Subscription | None
     pattern: str
@@ -32,29 +32,29 @@ class _Known(NamedTuple):
 
 
 class Subjects(Actors, Services):
-    """The part of a node that subscribes, publishes and requests."""
+    """Subscriptions, publishing and requests of a node."""
 
-    _unshared: dict[ActorRef, list[_Known]]
-    _unshared_most: int
+    _unshared: dict[ActorRef, list[_LocalSubscription]]
+    _unshared_limit: int
     _not_captured: dict[str, Sequence[str]]
 
     def subscribe(self, pattern: str, target: ActorRef | Callable[..., Any], queue: str | None = None) -> Subscription:
-        """Deliver what is published on matching subjects to an actor, or to a handler of its own.
+        """Deliver messages on matching subjects to an actor, or to a new actor of a handler.
 
         Args:
-            pattern: Tokens divided by dots; ``*`` stands for one token, ``>`` at the end for one or
+            pattern: Tokens separated by dots; ``*`` matches one token, ``>`` at the end one or
                 more.
             target: An actor, or a function or coroutine function: ``def f(message)`` or ``def
                 f(message, ctx)``.
-            queue: Members of a queue group share the messages: each goes to one of them.
+            queue: Queue group: each message goes to one of its members.
 
         Returns:
-            The subscription. Awaiting it (``.wait()`` in a plain thread) waits until it gets what
-            other nodes publish too; what the hub refuses is raised there.
+            The subscription. Await it (``.wait()`` in a plain thread) until messages of other nodes
+            are delivered, too; it raises a refusal of the hub.
 
         Raises:
             InvalidSubject: if the pattern is malformed.
-            InvalidArgument: if the target can't take messages.
+            InvalidArgument: if the target can't handle messages.
             ActorStopped: if the actor has stopped.
         """
         return self._subscribe(pattern, target, queue, listens=False)
@@ -62,25 +62,25 @@ class Subjects(Actors, Services):
     def _subscribe(
         self, pattern: str, target: ActorRef | Callable[..., Any], queue: str | None, listens: bool
     ) -> Subscription:
-        """Subscribe; one that listens gets no requests."""
+        """Subscribe. A subscription that ``listens`` gets no requests."""
         self._check()
         _check_subscription(pattern, queue)
         self._engine.check_pattern(pattern)
-        own = not isinstance(target, ActorRef)
+        is_new_actor = not isinstance(target, ActorRef)
         actor = target if isinstance(target, ActorRef) else self.spawn(target)
         try:
-            subscription = self._engine.subscribe(pattern, actor, queue, own, listens)
+            subscription = self._engine.subscribe(pattern, actor, queue, is_new_actor, listens)
         except BaseException:
-            if own:
+            if is_new_actor:
                 actor.stop(drain=False)
             raise
-        self._note_subscription(subscription, actor, pattern, queue, listens)
+        self._record_subscription(subscription, actor, pattern, queue, listens)
         return subscription
 
-    def _note_subscription(
+    def _record_subscription(
         self, subscription: Subscription | None, actor: ActorRef, pattern: str, queue: str | None, listens: bool
     ) -> None:
-        """Share a subscription with other nodes, now or when this one becomes a hub."""
+        """Share a subscription with other nodes, now or once this node is joined or a hub."""
         if self._connection is not None and self._connection.is_joined:
             share, shared = self._connection.share(actor, pattern, queue, listens)
             if subscription is not None:
@@ -88,20 +88,20 @@ class Subjects(Actors, Services):
                 subscription.on_end(functools.partial(self._connection.unsubscribe, share))
             return
         with self._lock:
-            if len(self._unshared) >= self._unshared_most:
+            if len(self._unshared) >= self._unshared_limit:
                 # Subscriptions of actors that have stopped end without a notification.
-                self._unshared = {actor: known for actor, known in self._unshared.items() if actor.alive}
-                self._unshared_most = max(64, 2 * len(self._unshared))
-            known = _Known(subscription, pattern, queue, listens, object())
-            self._unshared.setdefault(actor, []).append(known)
+                self._unshared = {actor: entry for actor, entry in self._unshared.items() if actor.alive}
+                self._unshared_limit = max(64, 2 * len(self._unshared))
+            entry = _LocalSubscription(subscription, pattern, queue, listens, object())
+            self._unshared.setdefault(actor, []).append(entry)
         if subscription is not None:
-            # The garbage collector does not see this call: it may refer neither to the
-            # subscription nor to the node, which has it.
-            subscription.on_end(functools.partial(_forget_one, self._self, actor, known.mark))
+            # The garbage collector does not see this callback: it must not refer to the
+            # subscription or its node.
+            subscription.on_end(functools.partial(_remove_one, self._self, actor, entry.mark))
 
-    def _forget_unshared(self, actor: ActorRef, keep: Callable[[_Known], bool]) -> None:
+    def _remove_unshared(self, actor: ActorRef, keep: Callable[[_LocalSubscription], bool]) -> None:
         with self._lock:
-            remaining = [known for known in self._unshared.get(actor, ()) if keep(known)]
+            remaining = [entry for entry in self._unshared.get(actor, ()) if keep(entry)]
             if remaining:
                 self._unshared[actor] = remaining
             else:
@@ -111,34 +111,34 @@ class Subjects(Actors, Services):
         with self._lock:
             unshared, self._unshared = self._unshared, {}
         for actor, subscriptions in unshared.items():
-            for known in subscriptions if actor.alive else ():
-                self._note_subscription(known.subscription, actor, known.pattern, known.queue, known.listens)
+            for entry in subscriptions if actor.alive else ():
+                self._record_subscription(entry.subscription, actor, entry.pattern, entry.queue, entry.listens)
 
     def set_subscriptions(self, actor: ActorRef, patterns: Iterable[str]) -> list[str]:
-        """Set the subscriptions of an actor to exactly these patterns, and return those in force.
-        Those that stay are not interrupted.
+        """Set the subscriptions of an actor to exactly these patterns, and return the active ones.
+        Unchanged subscriptions are not interrupted.
         """
         before = set(self._engine.subscriptions(actor))
-        after = self._note_remaining(actor, self._engine.set_subscriptions(patterns, actor))
+        after = self._record_remaining(actor, self._engine.set_subscriptions(patterns, actor))
         for pattern in set(after) - before:
-            self._note_subscription(None, actor, pattern, None, False)
+            self._record_subscription(None, actor, pattern, None, False)
         return after
 
     def unsubscribe(self, actor: ActorRef, pattern: str) -> list[str]:
-        """End the subscriptions of an actor to one pattern, and return those still in force."""
-        return self._note_remaining(actor, self._engine.unsubscribe(pattern, actor))
+        """End the subscriptions of an actor to one pattern, and return the remaining ones."""
+        return self._record_remaining(actor, self._engine.unsubscribe(pattern, actor))
 
-    def _note_remaining(self, actor: ActorRef, patterns: list[str]) -> list[str]:
+    def _record_remaining(self, actor: ActorRef, patterns: list[str]) -> list[str]:
         if self._connection is not None and self._connection.is_joined:
             self._connection.keep_shared(actor, patterns)
         elif actor in self._unshared:
-            self._forget_unshared(actor, lambda known: known.pattern in patterns)
+            self._remove_unshared(actor, lambda entry: entry.pattern in patterns)
         return patterns
 
     def unsubscribe_all(self, actor: ActorRef) -> int:
-        """End all subscriptions of an actor, and return how many there were."""
+        """End all subscriptions of an actor, and return their number."""
         count = self._engine.unsubscribe_all(actor)
-        self._note_remaining(actor, [])
+        self._record_remaining(actor, [])
         return count
 
     def subscriptions(self, actor: ActorRef) -> list[str]:
@@ -152,13 +152,13 @@ class Subjects(Actors, Services):
         overflow: str = "wait",
         queue: str | None = None,
     ) -> SubscriptionStream:
-        """Read what is published with ``async with node.subscription(...) as s: async for envelope
-        in s``.
+        """Return a stream of published messages: ``async with node.subscription(...) as s: async
+        for envelope in s``.
 
         Args:
             pattern: As for ``subscribe``.
-            capacity: How many messages may wait to be read.
-            overflow: Behavior for a further message; "wait" and "fail" count it as refused, and
+            capacity: Most unread messages.
+            overflow: Behavior for a message beyond that; "wait" and "fail" count it as refused, and
                 store it as a dead letter.
             queue: As for ``subscribe``.
 
@@ -173,31 +173,31 @@ class Subjects(Actors, Services):
         return SubscriptionStream(self, pattern, Mailbox(capacity, overflow), queue)  # type: ignore[arg-type]
 
     def publish(self, subject: str, message: Any, headers: Mapping[str, str] | None = None) -> int:
-        """Publish a message, and return how many subscriptions of this node accepted it.
+        """Publish a message, and return the number of subscriptions of this node that accepted it.
 
-        A node that has joined others publishes to them too: at most once, in order, while the link
-        lasts. Deliveries that a full mailbox refuses become dead letters with the reason
+        A node that has joined others publishes to them, too: at most once, in order, while the link
+        is up. A message that a full mailbox refuses becomes a dead letter with the reason
         "mailbox_full".
 
         Raises:
             InvalidSubject: if the subject is malformed, or not a string.
             InvalidArgument: if the headers are not strings, or the message can't be sent to other
-                nodes; nobody has it then.
-            LinkLost: if the link to the hub is lost; nobody has it then.
-            Unauthorized: if the token of this node does not allow it; nobody has it then.
+                nodes; it is not published then.
+            LinkLost: if the link to the hub is lost; it is not published then.
+            Unauthorized: if the token of this node does not allow it; it is not published then.
         """
         if self._stopped:
             self._check()
         headers = of_message(subject, headers)
         link = None if self._connection is None else self._connection.joined
         if link is not None:
-            # First: what can't be sent is refused before anybody has it.
+            # First: a message that can't be sent must not be delivered here either.
             link.publish(subject, message, None, None if headers is None else _plain(headers))
         accepted, _ = self._engine.publish(subject, message, headers)
         if not accepted and self._not_captured:
             from tidewire.streams.capture import log_uncaptured
 
-            log_uncaptured(self._whole, subject)
+            log_uncaptured(self._as_node, subject)
         return accepted
 
     def request(
@@ -207,13 +207,13 @@ class Subjects(Actors, Services):
         timeout: float | EllipsisType | None = ...,
         headers: Mapping[str, str] | None = None,
     ) -> Pending:
-        """Ask one of those subscribed to ``subject``; await the result.
+        """Send a request to one subscriber of ``subject``; await the reply.
 
         Raises:
-            NoResponders: if nobody is subscribed.
-            LinkLost: in its place while the connection to the hub or to NATS is lost.
-            AskTimeout: if no reply came within ``timeout`` seconds; without it, the configuration's
-                ``ask_timeout_ms``.
+            NoResponders: if there is no subscriber.
+            LinkLost: instead, while the connection to the hub or to NATS is lost.
+            AskTimeout: if there is no reply within ``timeout`` seconds; the default is
+                ``ask_timeout_ms`` of the configuration.
         """
         self._check()
         headers = outgoing(headers)
@@ -226,10 +226,10 @@ class Subjects(Actors, Services):
         return self._connection.request(subject, message, seconds, headers)
 
 
-def _forget_one(node: Callable[[], Node | None], actor: ActorRef, mark: object) -> None:
+def _remove_one(node: Callable[[], Node | None], actor: ActorRef, mark: object) -> None:
     found = node()
     if found is not None:
-        found._forget_unshared(actor, lambda known: known.mark is not mark)
+        found._remove_unshared(actor, lambda entry: entry.mark is not mark)
 
 
 def _check_subscription(pattern: object, queue: object) -> None:
@@ -240,7 +240,7 @@ def _check_subscription(pattern: object, queue: object) -> None:
 
 
 def _plain(headers: Mapping[str, str]) -> dict[str, str]:
-    # Only nodes that have joined a hub need the module.
+    # Only nodes with a link need the module.
     from tidewire.services.contract.names import plain_headers
 
     return plain_headers(headers)

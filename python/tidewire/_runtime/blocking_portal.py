@@ -39,16 +39,16 @@ def run(node: Node, call: Coroutine[Any, Any, _R]) -> _R:
     except BaseException:
         call.close()
         raise
-    begun = LoopCall(node, call)
+    loop_call = LoopCall(node, call)
     try:
-        return begun.wait()
+        return loop_call.wait()
     except KeyboardInterrupt:
-        begun.future.cancel()
+        loop_call.future.cancel()
         raise
 
 
 class LoopCall(Generic[_R]):
-    """A coroutine on the node's loop, to be awaited on any loop or waited for in a thread."""
+    """A coroutine on the node's loop, awaitable on any loop and by threads."""
 
     def __init__(self, node: Node, call: Coroutine[Any, Any, _R]) -> None:
         import asyncio
@@ -75,7 +75,7 @@ class HasBlockingForm(Protocol[_Form_co]):
 
 class Blocking(Generic[_T]):
     """Base class of blocking forms. Arguments, results and errors of a method are those of the
-    method of the same name that is awaited.
+    awaitable method of the same name.
     """
 
     def __init_subclass__(cls, form_of: type | None = None) -> None:
@@ -103,8 +103,8 @@ class Blocking(Generic[_T]):
 
 
 def blocking(method: Callable[Concatenate[Any, _P], Awaitable[_R]], by: str = "") -> Callable[Concatenate[Any, _P], _R]:
-    """Return the blocking form of a method, for a class of blocking forms. ``by`` names another
-    method that does the same in steps, for objects without a loop.
+    """Return the blocking form of a method, for a class of blocking forms. ``by`` names an
+    equivalent method that returns steps, for objects without a loop.
     """
     title, name = method.__name__, by or method.__name__
 
@@ -126,23 +126,23 @@ def blocking(method: Callable[Concatenate[Any, _P], Awaitable[_R]], by: str = ""
 def blocking_form(
     method: Callable[Concatenate[Any, _P], Awaitable[HasBlockingForm[_T]]],
 ) -> Callable[Concatenate[Any, _P], _T]:
-    """Return the blocking form of a method whose result is given in its blocking form."""
+    """Return the blocking form of a method, whose result is in its blocking form, too."""
     call = blocking(method)
 
     @wraps(method)
-    def formed(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    def call_blocking(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         of = call(self, *args, **kwargs)
         return of._form(of, self._node)
 
     found = inspect.signature(method)
-    formed.__signature__ = found.replace(return_annotation=f"Sync{found.return_annotation}")  # type: ignore[attr-defined]
-    return formed
+    call_blocking.__signature__ = found.replace(return_annotation=f"Sync{found.return_annotation}")  # type: ignore[attr-defined]
+    return call_blocking
 
 
 def blocking_items(
     method: Callable[Concatenate[Any, _P], AsyncIterator[_R]],
 ) -> Callable[Concatenate[Any, _P], Iterator[_R]]:
-    """Return the blocking form of a method that gives items. Pages are fetched as a whole."""
+    """Return the blocking form of a method that yields items. It fetches whole pages."""
     name = method.__name__
 
     @wraps(method)
@@ -150,14 +150,14 @@ def blocking_items(
         found = getattr(self._of, name)(*args, **kwargs)
 
         async def next_items() -> list[_R]:
-            taken: list[_R] = []
+            page: list[_R] = []
             async for item in found:
-                taken.append(item)
+                page.append(item)
                 if not getattr(found, "_page", None):
                     break
-            return taken
+            return page
 
-        while taken := run(self._node, next_items()):
-            yield from taken
+        while page := run(self._node, next_items()):
+            yield from page
 
     return items

@@ -15,14 +15,11 @@ actor: ContextVar[ActorRef | None] = ContextVar("tidewire_actor", default=None)
 """The actor in whose handler this code runs."""
 
 alone: ContextVar[bool] = ContextVar("tidewire_alone", default=False)
-"""Whether that actor handles one message at a time, so that waiting in its handler makes it wait as
-a whole.
+"""True if that actor handles one message at a time, so that a wait in its handler blocks the actor.
 """
 
 
 def running_loop() -> AbstractEventLoop | None:
-    """Return the event loop that runs on this thread, or None. A program without asyncio does not
-    load it for this.
-    """
+    """Return the running event loop of this thread, or None. This does not load asyncio."""
     asyncio = sys.modules.get("asyncio")
     return None if asyncio is None else asyncio._get_running_loop()

@@ -1,4 +1,4 @@
-"""Driver of coroutine actors: a task that goes from one message to the next."""
+"""Driver of coroutine actors: a task that handles one message after the other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidewire._runtime import current
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef, CoroutineLoop
 
-# Tasks are kept from being collected while they run: the loop itself holds them only weakly.
+# Strong references: a loop refers to its tasks weakly.
 _running: set[asyncio.Task[None]] = set()
 
 
@@ -21,13 +21,13 @@ def start(intake: CoroutineLoop) -> None:
 
 
 def handles(task: object) -> bool:
-    """Return whether a task is one that handles messages of an actor."""
+    """Return True if a task handles messages of an actor."""
     return task in _running
 
 
 def cancel(node: object) -> None:
-    """Cancel the handlers of a node that are under way. On the loop that they run on; ``node`` is
-    what its actors know it by.
+    """Cancel the running handlers of a node. Call it on their loop; ``node`` is the weak reference
+    of its actors.
     """
     for task in list(_running):
         intake: Any = task.get_coro()
@@ -36,13 +36,13 @@ def cancel(node: object) -> None:
 
 
 def over(task: asyncio.Task[None]) -> None:
-    """Release a task that is at its end."""
-    # A callback of the task would cost one more round of the loop.
+    """Release a task at its end."""
+    # A callback of the task would cost another round of the loop.
     _running.discard(task)
 
 
 def begin(actor: ActorRef, alone: bool) -> asyncio.Task[None] | None:
-    """Note which actor the task that runs belongs to, and return the task."""
+    """Set the actor of the current task, and return the task."""
     current.actor.set(actor)
     current.alone.set(alone)
     return asyncio.current_task()

@@ -1,5 +1,5 @@
-"""Operations in asyncio: their futures, a warning for unawaited operations, and waits that a
-cancellation does not cut.
+"""Operations in asyncio: their futures, a warning for unawaited operations, and waits that survive
+a cancellation.
 """
 
 from __future__ import annotations
@@ -17,19 +17,17 @@ from tidewire._runtime.current import running_loop
 _T = TypeVar("_T")
 
 TRACES = sys.flags.dev_mode or bool(os.environ.get("PYTHONASYNCIODEBUG"))
-"""Whether it is noted where operations are made, as asyncio does for coroutines in its debug
-mode.
-"""
+"""True to record the stack of new operations, like the debug mode of asyncio for coroutines."""
 
 _FRAMES = 10
 _FINISH_TIMEOUT_S = 1.0
 
 
 async def finish(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run work that a cancellation must not cut, such as giving something back.
+    """Run work that a cancellation must not interrupt, such as a release.
 
-    A caller that is cancelled waits one second more for the end of the work, which goes on after
-    that; then the cancellation is raised.
+    A cancelled caller waits at most one more second for the work, which continues after that. Then
+    the cancellation is raised.
     """
     import asyncio
 
@@ -45,7 +43,7 @@ async def finish(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 def start_task(work: Coroutine[Any, Any, Any]) -> None:
-    """Run work in a task, which is kept until its end."""
+    """Run work in a task with a strong reference until its end."""
     import asyncio
 
     task = asyncio.get_running_loop().create_task(work)
@@ -54,10 +52,10 @@ def start_task(work: Coroutine[Any, Any, Any]) -> None:
 
 
 async def ended_within(work: Awaitable[Any], timeout: float | None) -> bool:
-    """Wait for the end of work, and return whether it has ended in time; it is cancelled if not.
+    """Wait for the end of work, and return True if it has ended in time. Otherwise cancel it.
 
-    A caller that is cancelled as the work ends is cancelled: ``asyncio.wait_for`` of Python 3.11
-    returns the result in its place.
+    A caller that is cancelled as the work ends stays cancelled: ``asyncio.wait_for`` of Python 3.11
+    returns the result instead.
     """
     import asyncio
 
@@ -68,7 +66,7 @@ async def ended_within(work: Awaitable[Any], timeout: float | None) -> bool:
         if not task.done():
             task.cancel()
         elif not task.cancelled():
-            # A caller that was cancelled does not read it.
+            # A cancelled caller does not retrieve it.
             task.exception()
     if not task.done():
         return False
@@ -79,49 +77,47 @@ async def ended_within(work: Awaitable[Any], timeout: float | None) -> bool:
 def _finished(task: Any) -> None:
     _FINISHING.discard(task)
     if not task.cancelled():
-        # Nobody waits for its error any more.
+        # The caller has left: retrieve the error.
         task.exception()
 
 
 _FINISHING: set[Any] = set()
-"""Work that goes on after its caller was cancelled: event loops hold tasks weakly."""
+"""Work that outlives its cancelled caller: event loops refer to tasks weakly."""
 
 
 class Begun(Pending[Any]):
-    """An operation that asyncio has taken for a future. No task can be made of it any more, and
-    ``asyncio.wait`` takes it.
+    """An operation that asyncio treats as a future: ``asyncio.wait`` accepts it, ``create_task``
+    does not.
     """
 
     __slots__ = ()
 
-    # Without it this is no coroutine.
+    # Without ``send`` this is no coroutine.
     send = None  # type: ignore[assignment]
 
     def throw(  # type: ignore[override]
         self, error: Any, value: BaseException | None = None, traceback: object = None
     ) -> Any:
-        """Raise an error in the waiter; as with the futures of asyncio, the operation goes on."""
+        """Raise an error in the waiter. The operation continues, as with the futures of asyncio."""
         del traceback
         raise error if value is None else value
 
     def close(self) -> None:
-        """Nobody waits here any more; the operation goes on."""
+        """Stop waiting. The operation continues."""
 
 
 def made_at() -> traceback.StackSummary:
-    """Return where the program is."""
+    """Return the stack of the caller."""
     return traceback.extract_stack(sys._getframe(1), _FRAMES)
 
 
 def is_shown_by_asyncio(depth: int = 1) -> bool:
-    """Return whether the caller so many frames above this one makes the text of a task."""
+    """Return True if the caller, ``depth`` frames up, formats a task."""
     return sys._getframe(depth).f_globals.get("__name__") == "asyncio.base_tasks"
 
 
 def never_awaited(title: str, made: traceback.StackSummary | None, depth: int = 2) -> None:
-    """Warn that an operation was released, and nobody had awaited it. The warning shows the caller
-    so many frames above this one.
-    """
+    """Warn that an operation was never awaited, at the caller ``depth`` frames up."""
     text = f"{title} was never awaited"
     if running_loop() is None:
         service, dot, name = title.rpartition(".")

@@ -1,4 +1,4 @@
-"""The nodes of this process, which end with it."""
+"""The live nodes of this process, which stop at its exit."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _EXIT_TIMEOUT_S = 1.0
 
 live: weakref.WeakSet[Node] = weakref.WeakSet()
 ended_stuck: deque[str] = deque(maxlen=1)
-"""The name of the last node that ended before its handlers, until somebody has looked."""
+"""Name of the last node that stopped before its handlers, until ``has_ended_stuck`` reads it."""
 
 
 def end_now() -> None:
-    """Have whatever waits for the end of a node give it up."""
+    """Drop the grace time of all stops."""
     for node in list(live):
         node._ends_now = True
 
 
 def has_ended_stuck() -> bool:
-    """Return whether a node has ended, since the last look, with handlers that had not."""
+    """Return True if a node has stopped with stuck handlers since the last call."""
     found = bool(ended_stuck)
     ended_stuck.clear()
     return found
 
 
 def _stop_all() -> None:
-    """Stop the nodes that are still live when the interpreter ends, and let queued log lines out,
-    so that none of their threads outlives it.
+    """Stop the live nodes at interpreter exit, and flush queued log lines, so that no thread
+    outlives it.
     """
     for node in list(live):
         steps.blocking(node._aborting() if node._ends_now else node._stopping(_EXIT_TIMEOUT_S))

@@ -1,6 +1,4 @@
-"""Bridges between asyncio event loops and the engine: one for each loop, made when it is first
-needed.
-"""
+"""Bridges between asyncio event loops and the engine: one per loop, created on demand."""
 
 from __future__ import annotations
 
@@ -14,18 +12,18 @@ from typing import NoReturn, Protocol
 
 from tidewire._binding import Bridge
 
-# The compiled half begins tasks with `_drive`; it is loaded before there are any, as a fork must
-# not meet a module half loaded.
+# The compiled part starts tasks with `drive`. Loaded early: a fork must not meet a partly loaded
+# module.
 from tidewire._runtime import current, drive  # noqa: F401
 from tidewire._runtime.process_state import in_child
 
 _bridges: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Bridge] = weakref.WeakKeyDictionary()
-# The pipes of these are those of the parent too.
+# Their pipes are shared with the parent.
 in_child(_bridges.clear)
 
 
 class User(Protocol):
-    """Something whose coroutines run on a loop."""
+    """An object whose coroutines run on a loop."""
 
     def _follow(self, bridge: Bridge, loop: asyncio.AbstractEventLoop) -> None: ...
 
@@ -34,21 +32,22 @@ _users: weakref.WeakSet[User] = weakref.WeakSet()
 
 
 def bridge_of(loop: asyncio.AbstractEventLoop) -> Bridge:
-    """Return the bridge of the loop that runs on this thread."""
+    """Return the bridge of the running loop of this thread."""
     bridge = _bridges.get(loop)
     if bridge is None:
         bridge = Bridge()
-        # A loop copies the context variables of the caller that adds a reader, maybe an actor at
-        # work; inbound data must not see them.
+        # A reader inherits the context variables of its creator, maybe a running actor; inbound
+        # data must not see them.
         contextvars.Context().run(loop.add_reader, bridge.fileno(), bridge.drain)
         bridge.open(loop, loop.call_soon, bridge.run, loop.add_reader, loop.remove_reader)
         _bridges[loop] = bridge
-        # The bridge keeps the loop's call_soon, and with it the loop, only while the loop is open.
+        # The bridge refers to the loop's call_soon, and so to the loop, only while the loop is
+        # open.
         _close_with(loop, bridge)
         wake_by_signals(loop)
         bridge.enter(loop)
-        # Programs that call asyncio.run() more than once: the coroutines of a node go on here when
-        # their loop was closed.
+        # For programs that call asyncio.run() more than once: nodes whose loop is closed move to
+        # this one.
         for user in list(_users):
             user._follow(bridge, loop)
     bridge.enter(loop)
@@ -56,17 +55,16 @@ def bridge_of(loop: asyncio.AbstractEventLoop) -> Bridge:
 
 
 def uses(user: User) -> None:
-    """Tell something that runs coroutines of each new loop from now on."""
+    """Notify an object with coroutines of each new loop."""
     _users.add(user)
 
 
 def wake_by_signals(loop: asyncio.AbstractEventLoop) -> None:
-    """Have signals wake a loop of the main thread, as asyncio does for those that have handlers at
-    the loop.
+    """Let signals wake the loop of the main thread, like asyncio for loops with signal handlers.
 
-    A signal that another thread was handed, or that comes just before the loop falls asleep, does
-    not end its sleep: Ctrl-C would wait until something else happens. A loop without such a pipe
-    (uvloop has its own way) and a pipe of somebody else are left alone.
+    A signal that another thread receives, or that arrives just before the loop sleeps, does not
+    wake the loop: Ctrl-C would wait for the next event. A loop without such a pipe, such as that of
+    uvloop, and a foreign pipe stay unchanged.
     """
     if threading.current_thread() is threading.main_thread():
         end = getattr(loop, "_csock", None)
@@ -75,10 +73,8 @@ def wake_by_signals(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _set_wakeup(fd: int, instead_of: int) -> None:
-    """Have signals write to a descriptor, if they write to this one at present. On the main
-    thread.
-    """
-    # It may be closed since, or no socket.
+    """Replace the wakeup descriptor of signals, if it is the expected one. On the main thread."""
+    # It may be closed, or no socket.
     with contextlib.suppress(OSError, ValueError):
         before = signal.set_wakeup_fd(fd, warn_on_full_buffer=False)
         if before != instead_of:
@@ -86,10 +82,10 @@ def _set_wakeup(fd: int, instead_of: int) -> None:
 
 
 def raised(error: BaseException) -> None:
-    """Do what the loop of this thread does with an error of something that it calls.
+    """Handle an error like the loop of this thread does for its callbacks.
 
-    SystemExit and KeyboardInterrupt leave the loop; what else has come is done first, or when the
-    loop runs again.
+    SystemExit and KeyboardInterrupt leave the loop. Other callbacks run before, or when the loop
+    runs again.
     """
     loop = asyncio.get_running_loop()
     if isinstance(error, (SystemExit, KeyboardInterrupt)):
@@ -99,8 +95,8 @@ def raised(error: BaseException) -> None:
 
 
 def interrupted(error: KeyboardInterrupt) -> None:
-    """Have Ctrl-C, which came while a handler ran, leave the loop of the main thread: only there it
-    is a person's.
+    """Raise a Ctrl-C that interrupted a handler out of the loop, if it is the loop of the main
+    thread.
     """
     loop = current.running_loop()
     if loop is not None and threading.current_thread() is threading.main_thread():
@@ -122,14 +118,14 @@ def _close_with(loop: asyncio.AbstractEventLoop, bridge: Bridge) -> None:
             with contextlib.suppress(OSError, ValueError):
                 loop.remove_reader(bridge.fileno())
         bridge.close()
-        # Else it would keep its pipe until the collector comes: the loop holds this function, and
-        # this function the loop.
+        # Break the cycle of the loop and this function, which would keep the pipe until a
+        # collection.
         _bridges.pop(loop, None)
         with contextlib.suppress(AttributeError):
             del loop.close
         close()
 
-    # An event loop has no hook for its end. A loop whose class forbids the attribute keeps its
-    # bridge until it is collected.
+    # An event loop has no hook for its close. A loop that forbids the attribute keeps its bridge
+    # until it is collected.
     with contextlib.suppress(AttributeError):
         loop.close = close_both  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own."""
+"""Event loop in its own thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _END_TIMEOUT_S = 1.0
 
 
 class LoopThread:
-    """An event loop in a thread of its own, for nodes that are used without asyncio.
+    """An event loop in its own thread, for nodes without asyncio.
 
     Attributes:
         loop: The loop.
@@ -41,8 +41,7 @@ class LoopThread:
         asyncio.set_event_loop(self.loop)
         try:
             while not self._ended:
-                # sys.exit() in a task ends a program whose main thread runs the loop. This thread
-                # is none of the user's.
+                # sys.exit() in a task ends a program only on the loop of the main thread.
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
                     self.loop.run_forever()
         finally:

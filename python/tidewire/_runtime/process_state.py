@@ -1,7 +1,7 @@
-"""State of this process: the child of a fork gets locks that are free, and modules that are whole.
+"""State of this process: the child of a fork gets free locks and fully loaded modules.
 
-A child has one thread of its parent's, and locks that others held stay taken. This module is loaded
-before every other one.
+A child has one thread of its parent, and locks of the other threads stay locked. This module is
+loaded first.
 """
 
 from __future__ import annotations
@@ -17,25 +17,23 @@ _locks: WeakSet[Any] = WeakSet()
 
 
 def in_child(call: Callable[[], Any]) -> None:
-    """Call something in each child that this process forks."""
+    """Call a function in each forked child of this process."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=call)
 
 
 def lock() -> _thread.LockType:
     """Return a lock that is free in the child of a fork."""
-    made = _thread.allocate_lock()
-    _locks.add(made)
-    return made
+    new_lock = _thread.allocate_lock()
+    _locks.add(new_lock)
+    return new_lock
 
 
 def reentrant_lock() -> Any:
-    """Return such a lock that a thread may take again: the collector may call what needs it while
-    it is held.
-    """
-    made = _thread.RLock()
-    _locks.add(made)
-    return made
+    """Return a reentrant one: a finalizer may acquire it on the thread that holds it."""
+    new_lock = _thread.RLock()
+    _locks.add(new_lock)
+    return new_lock
 
 
 def _free_locks() -> None:
@@ -44,9 +42,7 @@ def _free_locks() -> None:
 
 
 def leave(error: BaseException | None) -> NoReturn:
-    """End a child that a handler forked, once the handler is through: the threads that would go on
-    are the parent's.
-    """
+    """End a child that a handler forked, after the handler: its other threads are in the parent."""
     from tidewire._processes.child_setup import flush_prints
 
     code: Any = 0
@@ -64,9 +60,9 @@ def leave(error: BaseException | None) -> NoReturn:
 
 def _forget_half_loaded() -> None:
     """Release the locks of modules whose loading threads are not in this process, and forget their
-    partly loaded modules. An import would wait for ever for such a lock.
+    partly loaded modules. An import would wait for such a lock forever.
     """
-    # Python says nothing about these; without them all stays as it is.
+    # Internals of Python: without them nothing changes.
     locks = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", None)
     if not isinstance(locks, dict):
         return

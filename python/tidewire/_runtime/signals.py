@@ -1,5 +1,5 @@
-"""SIGINT and SIGTERM: the first one lets the work of a program end, the second one does not wait
-for it.
+"""SIGINT and SIGTERM: the first signal drains the work of a program, the second one ends it at
+once.
 """
 
 from __future__ import annotations
@@ -21,17 +21,15 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_GIVEN_UP = 1
-"""The exit code of a program that was asked to end, and had to leave handlers behind that did
-not.
-"""
+_STUCK = 1
+"""Exit code of a program that ended by a signal with stuck handlers."""
 
 
 class ShutdownRequest:
-    """Request to end the program: its signal, and the code to notify.
+    """Request to end the program: its signal, and the callback to notify.
 
     Attributes:
-        number: The signal that it was, or None.
+        number: Number of the first signal, or None.
     """
 
     def __init__(self, callback: Callable[[], object] | None = None) -> None:
@@ -40,9 +38,7 @@ class ShutdownRequest:
         self._waiting: set[asyncio.Future[None]] = set()
 
     async def wait(self) -> None:
-        """Wait until the program is asked to end. The waiter handles the request, so that no other
-        code is notified.
-        """
+        """Wait for the first signal. While there is a waiter, the callback is not called."""
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.add(waiting)
         try:
@@ -50,8 +46,8 @@ class ShutdownRequest:
         finally:
             self._waiting.discard(waiting)
 
-    def ask(self, number: int) -> None:
-        """Note the first signal."""
+    def notify(self, number: int) -> None:
+        """Record the first signal, and notify the waiters or the callback."""
         self.number = number
         for waiting in self._waiting:
             if not waiting.done():
@@ -60,79 +56,79 @@ class ShutdownRequest:
             self._callback()
 
 
-_ending: ShutdownRequest | None = None
-"""That of the program that runs at present."""
+_request: ShutdownRequest | None = None
+"""Request of the running program."""
 
 
 def is_shutdown_cancellation(kind: type[BaseException]) -> bool:
-    """Return whether what leaves a block is the cancellation by a signal, which is no error."""
-    return issubclass(kind, asyncio.CancelledError) and _ending is not None and _ending.number is not None
+    """Return True if a block is left by the cancellation of a signal, which is no error."""
+    return issubclass(kind, asyncio.CancelledError) and _request is not None and _request.number is not None
 
 
 @contextlib.contextmanager
-def heard(ending: ShutdownRequest) -> Iterator[ShutdownRequest]:
-    """Have the signals of this program heard by the loop that runs, which must be that of the main
-    thread; others hear none.
+def handle_signals(request: ShutdownRequest) -> Iterator[ShutdownRequest]:
+    """Handle the signals of this program in the running loop of the main thread; other threads
+    handle none.
     """
-    global _ending
+    global _request
     if threading.current_thread() is not threading.main_thread():
-        yield ending
+        yield request
         return
     loop = asyncio.get_running_loop()
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    # A program that was started to ignore one, as in the background of a shell, goes on to.
-    numbers = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    old_handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    # A signal that is ignored at the start, as in the background of a shell, stays ignored.
+    numbers = [number for number, handler in old_handlers.items() if handler is not signal.SIG_IGN]
 
-    def hear(number: int) -> None:
+    def on_signal(number: int) -> None:
         for one in numbers:
             loop.remove_signal_handler(one)
-            signal.signal(one, _now)
-        # The loop no longer has handlers, and asyncio has signals no longer wake it.
+            signal.signal(one, _end_now)
+        # Without handlers asyncio no longer lets signals wake the loop.
         wake_by_signals(loop)
-        ending.ask(number)
+        request.notify(number)
 
     for number in numbers:
-        loop.add_signal_handler(number, hear, number)
-    _ending = ending
+        loop.add_signal_handler(number, on_signal, number)
+    _request = request
     try:
-        yield ending
+        yield request
     finally:
-        # After the first signal it is the second one that counts, until the program has ended.
-        if ending.number is None:
-            _ending = None
+        # After the first signal the handler of the second one stays until the program ends.
+        if request.number is None:
+            _request = None
             for number in numbers:
                 loop.remove_signal_handler(number)
-                handler = before[number]
+                handler = old_handlers[number]
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-def _now(number: int, frame: FrameType | None) -> NoReturn:
+def _end_now(number: int, frame: FrameType | None) -> NoReturn:
     end_now()
     raise KeyboardInterrupt
 
 
 async def run_forever(node: Node) -> None:
-    """Wait until the program is asked to end, or the node has stopped."""
-    stopped = asyncio.ensure_future(_stopped(node))
+    """Wait for a signal, or until the node has stopped."""
+    stop_task = asyncio.ensure_future(_wait_stopped(node))
     try:
-        if _ending is not None:
-            await _first(stopped, _ending)
+        if _request is not None:
+            await _wait_first(stop_task, _request)
         else:
-            with heard(ShutdownRequest()) as ending:
-                await _first(stopped, ending)
+            with handle_signals(ShutdownRequest()) as request:
+                await _wait_first(stop_task, request)
     finally:
-        stopped.cancel()
+        stop_task.cancel()
 
 
-async def _first(stopped: asyncio.Future[None], ending: ShutdownRequest) -> None:
-    requested = asyncio.ensure_future(ending.wait())
+async def _wait_first(stop_task: asyncio.Future[None], request: ShutdownRequest) -> None:
+    requested = asyncio.ensure_future(request.wait())
     try:
-        await asyncio.wait([stopped, requested], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([stop_task, requested], return_when=asyncio.FIRST_COMPLETED)
     finally:
         requested.cancel()
 
 
-async def _stopped(node: Node) -> None:
+async def _wait_stopped(node: Node) -> None:
     engine = node._engine
     while True:
         change_counter = engine.change_counter
@@ -148,53 +144,52 @@ def run(
     debug: bool | None = None,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> _T:
-    """Run a program: as ``asyncio.run``, and SIGINT (Ctrl-C) and SIGTERM let its nodes finish their
-    work.
+    """Run a program like ``asyncio.run``. SIGINT (Ctrl-C) and SIGTERM drain the work of its nodes.
 
-    The first signal ends ``node.run_forever()``, or cancels ``main`` where nobody waits in that;
-    nodes whose blocks are left by it work off what they have, as at the end of any block, for at
-    most ``stop_timeout_ms``. A second signal ends the program at once.
+    The first signal ends ``node.run_forever()``, or cancels ``main`` if no code waits there. Nodes
+    whose blocks end then drain their work for at most ``stop_timeout_ms``, as at the end of any
+    block. A second signal ends the program at once.
 
     Args:
         main: The program, such as ``main()``.
-        debug: True if the loop is in debug mode; None leaves it to the environment.
-        loop_factory: Makes the event loop, such as ``uvloop.new_event_loop``.
+        debug: True for the debug mode of the loop; None leaves it to the environment.
+        loop_factory: Factory of the event loop, such as ``uvloop.new_event_loop``.
 
     Returns:
         Result of ``main``.
 
     Raises:
-        SystemExit: if a signal ended ``main``: with 0 if all work was done; 1 if handlers did not
-            end in time; 128 and the number of the first signal if there was a second one.
-        InvalidArgument: if ``main`` is no coroutine.
-        BaseException: whatever ``main`` raises.
+        SystemExit: if a signal ended ``main``: code 0 if all work was done, 1 if handlers did not
+            end in time, 128 plus the number of the first signal after a second one.
+        InvalidArgument: if ``main`` is not a coroutine.
+        BaseException: the error of ``main``.
     """
-    global _ending
+    global _request
     if not asyncio.iscoroutine(main):
         raise InvalidArgument(f"main: {main!r} is not allowed: call the coroutine function, as in tw.run(main())")
     if asyncio._get_running_loop() is not None:
         raise RuntimeError("tw.run() cannot be called from a running event loop")
-    ending = ShutdownRequest()
+    request = ShutdownRequest()
     has_ended_stuck()
     try:
         with asyncio.Runner(debug=debug, loop_factory=loop_factory) as runner:
-            result = runner.run(_heard(ending, main))
+            result = runner.run(_run_main(request, main))
     except (asyncio.CancelledError, KeyboardInterrupt) as error:
-        if ending.number is None:
+        if request.number is None:
             raise
-        code = 128 + ending.number if isinstance(error, KeyboardInterrupt) else _GIVEN_UP if has_ended_stuck() else 0
+        code = 128 + request.number if isinstance(error, KeyboardInterrupt) else _STUCK if has_ended_stuck() else 0
         raise SystemExit(code) from None
     finally:
-        if _ending is ending:
-            _ending = None
-    if ending.number is not None and has_ended_stuck():
-        raise SystemExit(_GIVEN_UP)
+        if _request is request:
+            _request = None
+    if request.number is not None and has_ended_stuck():
+        raise SystemExit(_STUCK)
     return result
 
 
-async def _heard(ending: ShutdownRequest, main: Coroutine[Any, Any, _T]) -> _T:
+async def _run_main(request: ShutdownRequest, main: Coroutine[Any, Any, _T]) -> _T:
     task = asyncio.current_task()
     assert task is not None
-    ending._callback = task.cancel
-    with heard(ending):
+    request._callback = task.cancel
+    with handle_signals(request):
         return await main

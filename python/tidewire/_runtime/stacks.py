@@ -1,4 +1,4 @@
-"""The lines of code that threads are at, for reports of a stuck thread."""
+"""Stacks of threads, for reports of stuck handlers."""
 
 from __future__ import annotations
 
@@ -9,30 +9,29 @@ from collections.abc import Iterable
 
 from tidewire._runtime.process_state import lock
 
-_one_at_a_time = lock()
+_lock = lock()
 
 
 def stacks(threads: Iterable[int]) -> dict[int, tuple[str, ...]]:
-    """Return the stack of each of these threads that lives, by its identity; the innermost line
-    comes last.
+    """Return the stacks of live threads by their identities; the innermost line is last.
 
-    No garbage is collected meanwhile: CPython before 3.11.8 and 3.12.2 makes frames with its list
-    of threads locked, and a finalizer that lets go of the interpreter there stops it for good, as
-    soon as a thread begins or ends.
+    Garbage collection is off meanwhile: CPython before 3.11.8 and 3.12.2 creates frames while its
+    list of threads is locked. A finalizer that releases the GIL there deadlocks with a thread that
+    starts or ends.
     """
-    wanted = set(threads)
-    if not wanted:
+    idents = set(threads)
+    if not idents:
         return {}
-    with _one_at_a_time:
-        collects = gc.isenabled()
+    with _lock:
+        was_enabled = gc.isenabled()
         gc.disable()
         try:
             frames = sys._current_frames()
         finally:
-            if collects:
+            if was_enabled:
                 gc.enable()
     return {
         ident: tuple(f"{line.filename}:{line.lineno} in {line.name}" for line in traceback.extract_stack(frame))
         for ident, frame in frames.items()
-        if ident in wanted
+        if ident in idents
     }

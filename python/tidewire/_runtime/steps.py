@@ -1,7 +1,7 @@
-"""Procedures that wait for several things, written once for coroutines and for plain threads.
+"""Procedures with several waits, written once for coroutines and plain threads.
 
-Such a procedure is a generator of what it waits for: pending operations, each with ``await`` and
-``wait()``. It gets their results, and their errors are raised in it.
+A procedure is a generator of pending operations, each with ``await`` and ``wait()``. It receives
+their results, and their errors are raised in it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ class WaitFor(Awaitable[Any], Protocol):
     """Awaitable step of a procedure."""
 
     def wait(self) -> Any:
-        """Block this thread until it is there."""
+        """Block this thread until the result is available."""
 
 
 Steps = Generator[WaitFor, Any, _T]
 
 
 class awaited(Generic[_T]):
-    """Run a procedure in a task. Its wait that is cancelled raises ``CancelledError`` in it."""
+    """Run a procedure in a task. A cancelled wait raises ``CancelledError`` in the procedure."""
 
     __slots__ = ("_steps",)
 
@@ -38,16 +38,16 @@ class awaited(Generic[_T]):
 def awaiting(steps: Steps[_T]) -> Generator[Any, Any, _T]:
     """Run a procedure as an ``__await__``."""
     try:
-        waits = next(steps)
+        pending = next(steps)
         while True:
             try:
-                given = yield from waits.__await__()
+                result = yield from pending.__await__()
             except BaseException as error:  # noqa: BLE001 - it is raised where it was waited for
                 # The traceback keeps this frame.
-                del waits
-                waits = steps.throw(error)
+                del pending
+                pending = steps.throw(error)
             else:
-                waits = steps.send(given)
+                pending = steps.send(result)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
 
@@ -55,21 +55,21 @@ def awaiting(steps: Steps[_T]) -> Generator[Any, Any, _T]:
 def blocking(steps: Steps[_T]) -> _T:
     """Run a procedure, and block this thread meanwhile."""
     try:
-        waits = next(steps)
+        pending = next(steps)
         while True:
             try:
-                given = waits.wait()
+                result = pending.wait()
             except BaseException as error:  # noqa: BLE001 - it is raised where it was waited for
-                del waits
-                waits = steps.throw(error)
+                del pending
+                pending = steps.throw(error)
             else:
-                waits = steps.send(given)
+                pending = steps.send(result)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
 
 
 class Procedure(Generic[_T]):
-    """A procedure that can be awaited, and waited for by a plain thread."""
+    """A procedure for tasks and plain threads."""
 
     __slots__ = ()
 
@@ -82,4 +82,4 @@ class Procedure(Generic[_T]):
 
     @abstractmethod
     def _steps(self) -> Steps[_T]:
-        """Return the steps of the procedure, which begins with the first of them."""
+        """Return the steps of the procedure, which starts with the first step."""

@@ -1,4 +1,4 @@
-"""The task of a pool that the code of a worker belongs to, for ``tw.context()``."""
+"""Current task of a pool worker, for ``tw.context()``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NOTE_MAX = 1_024
 
 
 class RunningTask:
-    """The task, or the batch, that a worker is at: whether it is to end, and the way of reports."""
+    """Current task or batch of a worker: its cancellation, and its progress reports."""
 
     def __init__(self, is_cancelled: Callable[[], bool], report: Callable[[float, str], object]) -> None:
         self.is_cancelled = is_cancelled
@@ -29,7 +29,7 @@ running_task: ContextVar[Callable[[], RunningTask] | None] = ContextVar("tidewir
 
 
 def check_report(fraction: object, note: object) -> None:
-    """Check a report of progress. Raises InvalidArgument if an argument is not allowed."""
+    """Check a progress report. Raises InvalidArgument if an argument is not allowed."""
     if not isinstance(fraction, (int, float)) or isinstance(fraction, bool) or not 0 <= fraction <= 1:
         raise InvalidArgument(f"fraction: {fraction!r} is not allowed: give a number from 0 to 1")
     if not isinstance(note, str) or len(note) > _NOTE_MAX:

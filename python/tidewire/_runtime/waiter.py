@@ -11,10 +11,10 @@ from tidewire._runtime.current import running_loop
 
 
 class Waiter:
-    """One task or thread that waits, and is woken once.
+    """A waiting task or thread, which is woken once.
 
     Attributes:
-        left_s: Seconds after which the wait ends by itself; None for no limit.
+        left_s: Timeout of the wait in seconds; None for no limit.
     """
 
     __slots__ = ("_event", "_future", "_loop", "left_s")
@@ -26,24 +26,24 @@ class Waiter:
         self._event = threading.Event() if self._loop is None else None
 
     @property
-    def waits(self) -> bool:
-        """True if a reader or writer may still wait with it."""
+    def is_waiting(self) -> bool:
+        """True until it is woken or cancelled."""
         return self._future is None or not self._future.done()
 
     def within(self, left_s: float | None) -> Waiter:
-        """Return it, with a limit of the wait."""
+        """Set the timeout, and return the waiter."""
         self.left_s = left_s
         return self
 
     def wake(self) -> None:
-        """Wake it, from whichever thread."""
+        """Wake it, from any thread."""
         if self._event is not None:
             self._event.set()
         elif self._loop is running_loop():
             self._set()
         else:
             assert self._loop is not None
-            # A loop that is closed has nobody left who waits.
+            # A closed loop has no waiters.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._set)
 

@@ -1,4 +1,4 @@
-"""Spans of a process without OpenTelemetry: for the console alone."""
+"""Spans of a process without OpenTelemetry, for the console."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _current: ContextVar[LocalSpan | None] = ContextVar("tidewire_span", default=Non
 
 
 class LocalSpans(Spans):
-    """Makes the spans of a process for its store. Without a store, as in a worker process, code
-    that would begin a span only continues the one of its sender.
+    """Spans of a process for its store. Without a store, as in a worker process, code continues the
+    span of its sender.
     """
 
     exports: ClassVar[bool] = False
@@ -69,7 +69,7 @@ class LocalSpans(Spans):
         return _current.set(span)
 
     def leave(self, token: Token[LocalSpan | None]) -> None:
-        # The collector may close a coroutine in another context.
+        # The garbage collector may close a coroutine in another context.
         with suppress(ValueError):
             _current.reset(token)
 

@@ -1,6 +1,4 @@
-"""Spans of OpenTelemetry. Nothing imports this module before the program has set a tracer
-provider.
-"""
+"""Spans of OpenTelemetry. Imported only after the program has set a tracer provider."""
 
 from __future__ import annotations
 
@@ -24,13 +22,13 @@ _PARENT = re.compile("00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}
 _DROPS = re.compile(
     r"ParentBased\{.*,remoteParentNotSampled:AlwaysOffSampler,localParentSampled:[^{},]*,localParentNotSampled:AlwaysOffSampler\}"
 )
-"""Description of a sampler that drops all below a span that was dropped."""
+"""Description of a sampler that drops all children of a dropped span."""
 _NO_CONTEXT = Context()
 _KINDS = {kind.name.lower(): kind for kind in SpanKind}
 
 
 class _Sender(NonRecordingSpan):
-    """The span that ``traceparent`` names. Its ids are read when they are first asked for."""
+    """The span of ``traceparent``. Its ids are parsed at the first access."""
 
     def __init__(self, traceparent: str) -> None:
         self.traceparent = traceparent
@@ -44,8 +42,8 @@ class _Sender(NonRecordingSpan):
 
 
 class ExportedSpan(NamedTuple):
-    """A span of OpenTelemetry, the context of its parent unless that is the current one, and what
-    the store has of it.
+    """A span of OpenTelemetry, the context of its parent unless that is the current one, and its
+    stored form.
     """
 
     span: trace.Span
@@ -54,7 +52,7 @@ class ExportedSpan(NamedTuple):
 
 
 class ExportedSpans(Spans):
-    """Makes the spans of a process with its tracer provider. The tracer is called "tidewire"."""
+    """Spans of a process with its tracer provider. The tracer is "tidewire"."""
 
     exports: ClassVar[bool] = True
 
@@ -76,13 +74,13 @@ class ExportedSpans(Spans):
         *,
         is_received: bool = False,
     ) -> ExportedSpan:
-        parent = self._extract(headers) if is_received else self._given(headers)
-        sending = trace.get_current_span(parent)
-        if self._drops and self.store is None and self._is_dropped(sending):
-            # One that records is not to be ended here.
-            dropped = sending if isinstance(sending, NonRecordingSpan) else NonRecordingSpan(sending.get_span_context())
+        parent = self._extract(headers) if is_received else self._inherited_context(headers)
+        current = trace.get_current_span(parent)
+        if self._drops and self.store is None and self._is_dropped(current):
+            # A recording span must not be ended here.
+            dropped = current if isinstance(current, NonRecordingSpan) else NonRecordingSpan(current.get_span_context())
             return ExportedSpan(dropped, parent, None)
-        sender = sending.get_span_context()
+        sender = current.get_span_context()
         links = [Link(sender)] if kind == "consumer" and sender.is_valid else None
         span = self._tracer.start_span(title, parent, _KINDS[kind], attributes, links)
         stored, ids = None, span.get_span_context()
@@ -131,8 +129,8 @@ class ExportedSpans(Spans):
     def continue_from(self, headers: Mapping[str, str]) -> None:
         attach(propagate.extract(headers))
 
-    def _given(self, headers: Mapping[str, str]) -> Context | None:
-        """Return the context of headers where no span is current: they were given or inherited."""
+    def _inherited_context(self, headers: Mapping[str, str]) -> Context | None:
+        """Return the context of headers if there is no current span."""
         is_current = not headers or trace.get_current_span().get_span_context().is_valid
         return None if is_current else propagate.extract(headers)
 
@@ -150,7 +148,7 @@ class ExportedSpans(Spans):
         return ids.is_valid and not ids.trace_flags.sampled
 
     def _writes_w3c(self) -> bool:
-        """Return whether the program has the headers of W3C Trace Context, and no others."""
+        """Return True if the program propagates W3C Trace Context alone."""
         found = propagate.get_global_textmap()
         if found is not self._format:
             self._format, self._is_w3c = found, {"traceparent"} <= found.fields <= {*FIELDS}

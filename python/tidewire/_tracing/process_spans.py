@@ -1,4 +1,4 @@
-"""The spans of a process: who makes them, and for how long they are stored."""
+"""Spans of a process: their factory, and the lifetime of their store."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from tidewire._tracing.spans import Spans
 
 _storing: set[int] = set()
-"""Ids of the nodes that have spans stored."""
+"""Ids of the nodes with stored spans."""
 
 
 def find_spans() -> Spans | None:
-    """Make spans from now on if the program has set a tracer provider. Nodes, pools and campaigns
-    ask at their start.
+    """Return the spans of this process; use OpenTelemetry once the program has set a tracer
+    provider. Nodes, pools and campaigns call this at their start.
     """
     spans, trace = _trace_context.spans, sys.modules.get("opentelemetry.trace")
     if (spans is None or not spans.exports) and trace is not None:
@@ -34,12 +34,12 @@ def find_spans() -> Spans | None:
 
 
 def fields_for_workers() -> dict[str, str]:
-    """Return the headers for worker processes that this code starts; none without spans."""
+    """Return the headers for worker processes; none without spans."""
     return {} if find_spans() is None else outgoing({})
 
 
 def spans_of_worker() -> Spans:
-    """Return the spans of a worker process whose parent makes some."""
+    """Return the spans of a worker process whose parent has spans."""
     found = find_spans()
     if found is None and "opentelemetry.trace" in sys.modules:
         from tidewire._tracing.open_telemetry import ExportedSpans
@@ -50,16 +50,16 @@ def spans_of_worker() -> Spans:
     return found or LocalSpans()
 
 
-def store_spans(node: object, most: int) -> Callable[[], object]:
-    """Store the newest spans of this process for as long as a node runs, and return the function
-    that ends it. The store is as large as the largest that a node wants.
+def store_spans(node: object, limit: int) -> Callable[[], object]:
+    """Store the newest spans of this process while a node runs, and return the function that ends
+    this. The store has the largest size of all nodes.
     """
     from tidewire._tracing.local import LocalSpans
     from tidewire._tracing.span_store import SpanStore
 
     spans = find_spans() or LocalSpans()
-    spans.store = spans.store or SpanStore(most)
-    spans.store.grow(most)
+    spans.store = spans.store or SpanStore(limit)
+    spans.store.grow(limit)
     _storing.add(id(node))
     return weakref.finalize(node, _end_storing, id(node))
 

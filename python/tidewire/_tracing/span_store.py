@@ -1,4 +1,4 @@
-"""The newest spans of a process, for the console: bounded in number and in bytes."""
+"""Newest spans of a process, for the console, bounded in number and bytes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from time import perf_counter_ns, time_ns
 from typing import Any
 
 TEXT_MAX = 200
-"""Characters of a name, and of an error, that a span stores."""
+"""Most characters of the name and of the error of a stored span."""
 ANSWER_SPANS_MAX = 500
-"""Spans of one trace in an answer: the first ones."""
+"""Most spans of one trace in a reply: the first ones."""
 
 
 class StoredSpan:
-    """A span from its begin on. Its texts have at most ``TEXT_MAX`` characters, so that it has at
-    most 2 KiB.
-    """
+    """A stored span. Its texts have at most ``TEXT_MAX`` characters, and it has at most 2 KiB."""
 
     __slots__ = (
         "_began_ns",
@@ -50,15 +48,13 @@ class StoredSpan:
         self.error: str | None = None
 
     def end(self, error: BaseException | None) -> None:
-        """Note how long it took, and the error that ended it. A reader that leaves a stream is
-        none.
-        """
+        """Record the duration and the error. A reader that leaves a stream is no error."""
         self.duration_us = (perf_counter_ns() - self._began_ns) // 1_000
         if error is not None and not isinstance(error, GeneratorExit):
             self.error = f"{type(error).__name__}: {error}"[:TEXT_MAX]
 
     def row(self, node: str) -> dict[str, Any]:
-        """Return its values for the console; a span that knows no node is of the given one."""
+        """Return its values for the console; ``node`` is the default for a span without a node."""
         is_call = self.kind in ("client", "server")
         service, _, method = self.title.rpartition("/") if is_call else ("", "", "")
         return {
@@ -77,25 +73,25 @@ class StoredSpan:
 
 
 class SpanStore:
-    """The newest spans, at most so many. An appended one replaces the oldest."""
+    """Ring buffer of the newest spans."""
 
     def __init__(self, most: int) -> None:
         self._spans: deque[StoredSpan] = deque(maxlen=most)
 
     @property
     def most(self) -> int:
-        """How many spans it has at most."""
+        """Most spans in the store."""
         return self._spans.maxlen or 0
 
     def add(self, span: StoredSpan) -> None:
-        """Store a span that begins."""
+        """Store a new span."""
         self._spans.append(span)
 
     def find(self, trace_id: str) -> list[StoredSpan]:
-        """Return the spans of a trace that are stored, in the order in which they began."""
+        """Return the stored spans of a trace, in order of their start."""
         return [span for span in list(self._spans) if span.trace_id == trace_id]
 
     def grow(self, most: int) -> None:
-        """Let it have so many spans, unless it has more already."""
+        """Raise the limit to at least this number of spans."""
         if most > self.most:
             self._spans = deque(self._spans, maxlen=most)

@@ -1,4 +1,4 @@
-"""Spans of calls, handlers and messages: where they begin and end, whoever stores them."""
+"""Begin and end of spans of calls, handlers and messages, for any store."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _NONE: _Texts = {}
 
 
 class Spans(ABC):
-    """Makes the spans of a process, from now on. Names and attributes are those of the conventions
-    of OpenTelemetry for RPC and messaging.
+    """Spans of a process. Names and attributes follow the semantic conventions of OpenTelemetry for
+    RPC and messaging.
 
-    ``store`` has the newest spans for the console, if a node asked for that.
+    ``store`` has the newest spans for the console, if a node stores them.
     """
 
     exports: ClassVar[bool]
-    """True if OpenTelemetry has the spans."""
+    """True if OpenTelemetry receives the spans."""
     store: SpanStore | None = None
 
     def __init__(self) -> None:
@@ -52,39 +52,39 @@ class Spans(ABC):
         *,
         is_received: bool = False,
     ) -> Any:
-        """Begin a span. Its parent is the current span, or the one that the headers name: they
-        alone do if it was received with them.
+        """Begin a span. Its parent is the current span, or that of the headers; for received work
+        it is that of the headers.
         """
 
     @abstractmethod
     def end(self, span: Any, error: BaseException | None) -> None:
-        """End a span, with its error if there is one. A reader that leaves a stream is none."""
+        """End a span, with its error, if any. A reader that leaves a stream is no error."""
 
     @abstractmethod
     def enter(self, span: Any) -> Any:
-        """Make a span the current one, until ``leave`` takes what this returns."""
+        """Make a span the current one, and return the token for ``leave``."""
 
     @abstractmethod
     def leave(self, token: Any) -> None:
-        """Make the span the current one that was it before."""
+        """Restore the previous current span."""
 
     @abstractmethod
     def fields(self, span: Any = None) -> dict[str, str]:
-        """Return the headers that name a span, or the current one."""
+        """Return the headers of a span, or of the current one."""
 
     @abstractmethod
     def continue_from(self, headers: Mapping[str, str]) -> None:
-        """Make all code of this thread a part of the trace that the headers name."""
+        """Add this thread to the trace of the headers."""
 
     def call(self, request: Request, steps: Steps[Any], span: Any) -> Steps[Any]:
-        """Return the steps of a call within the span of its client, which begins here unless its
-        fast path has begun it.
+        """Return the steps of a call within its client span, which begins here unless the fast path
+        has begun it.
         """
-        with _Ended(self, self.open_call(request, span)):
+        with _SpanEnd(self, self.open_call(request, span)):
             return (yield from steps)
 
     def open_call(self, request: Request, span: Any = None) -> Any:
-        """Begin the span of a client, and let the request carry it."""
+        """Begin the client span of a request, and add it to the headers."""
         if span is None:
             title = f"{request.service}/{request.method}"
             span = self.begin(title, "client", request.headers, _rpc(title), request.node)
@@ -93,59 +93,59 @@ class Spans(ABC):
 
     def fast_call(self, title: str, node: str, headers: Mapping[str, str] | None) -> tuple[Any, dict[str, str]]:
         """Begin the span of a call of the fast path, and return it with the headers of the call."""
-        given = outgoing(headers) or {}
-        span = self.begin(title, "client", given, _rpc(title), node)
-        carried = {**given, **self.fields(span)}
+        inherited = outgoing(headers) or {}
+        span = self.begin(title, "client", inherited, _rpc(title), node)
+        carried = {**inherited, **self.fields(span)}
         if "traceparent" in carried:
             carried["tw-trace"] = carried["traceparent"][3:35]
         return span, carried
 
     def message(self, subject: str, headers: Mapping[str, str] | None, name: str = "publish") -> dict[str, str]:
-        """Return the headers of a message that is published, with the span of its producer."""
-        given = outgoing(headers) or {}
-        span = self.begin(f"{name} {subject}", "producer", given, _messaging(subject, name, "send"))
+        """Return the headers of a published message, with the span of its producer."""
+        inherited = outgoing(headers) or {}
+        span = self.begin(f"{name} {subject}", "producer", inherited, _messaging(subject, name, "send"))
         self.end(span, None)
-        return {**given, **self.fields(span)}
+        return {**inherited, **self.fields(span)}
 
     def handler(self, bound: Bound, service: str, node: str, *, consumes: bool) -> Function:
-        """Return the function of a method within the span of its server, or of its consumer."""
+        """Return the function of a method, within a server or consumer span."""
         call, begin = bound.call, functools.partial(self._received, f"{service}/{bound.name}", node, consumes)
 
-        # The span is current while an item is made, and not while its reader has it.
+        # The span is current while the generator runs, not while the reader has an item.
 
         async def items(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-            with _Ended(self, begin()) as span:
-                made = aiter(call(*args, **kwargs))
+            with _SpanEnd(self, begin()) as span:
+                iterator = aiter(call(*args, **kwargs))
                 try:
                     while True:
                         token = self.enter(span)
                         try:
-                            item = await anext(made, _END)
+                            item = await anext(iterator, _END)
                         finally:
                             self.leave(token)
                         if item is _END:
                             return
                         yield item
                 finally:
-                    if hasattr(made, "aclose"):
-                        await made.aclose()
+                    if hasattr(iterator, "aclose"):
+                        await iterator.aclose()
 
         def plain_items(*args: Any, **kwargs: Any) -> Iterator[Any]:
-            with _Ended(self, begin()) as span:
-                made = iter(call(*args, **kwargs))
+            with _SpanEnd(self, begin()) as span:
+                iterator = iter(call(*args, **kwargs))
                 try:
                     while True:
                         token = self.enter(span)
                         try:
-                            item = next(made, _END)
+                            item = next(iterator, _END)
                         finally:
                             self.leave(token)
                         if item is _END:
                             return
                         yield item
                 finally:
-                    if hasattr(made, "close"):
-                        made.close()
+                    if hasattr(iterator, "close"):
+                        iterator.close()
 
         plain = self._within(call, bound.coroutine, begin)
         form = (items if bound.coroutine else plain_items) if bound.streams else plain
@@ -163,7 +163,7 @@ class Spans(ABC):
         """Begin the span of a campaign, which its workers have as their parent."""
         span = self.begin(f"campaign {name}", "internal", options.trace, {}, is_received=True)
         options.trace = self.fields(span)
-        with _Ended(self, span):
+        with _SpanEnd(self, span):
             yield
 
     def headers_of(self, handled: AnyRunning) -> Mapping[str, str]:
@@ -184,20 +184,20 @@ class Spans(ABC):
         return self.begin(f"process {subject}", "consumer", headers, attributes, node, is_received=True)
 
     def _within(self, call: Function, coroutine: bool, begin: Callable[[], Any]) -> Function:
-        """Return a function within the span that ``begin`` begins."""
+        """Return a function that runs within a new span of ``begin``."""
 
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            with _Within(self, begin()):
+            with _CurrentSpan(self, begin()):
                 return await call(*args, **kwargs)
 
         def called(*args: Any, **kwargs: Any) -> Any:
-            with _Within(self, begin()):
+            with _CurrentSpan(self, begin()):
                 return call(*args, **kwargs)
 
         return awaited if coroutine else called
 
 
-class _Ended:
+class _SpanEnd:
     """A block that ends a span."""
 
     __slots__ = ("_span", "_spans")
@@ -213,8 +213,8 @@ class _Ended:
         self._spans.end(self._span, error)
 
 
-class _Within(_Ended):
-    """A block that ends a span, which is the current one within it."""
+class _CurrentSpan(_SpanEnd):
+    """A block that ends a span, and makes it the current one."""
 
     __slots__ = ("_token",)
 

@@ -12,20 +12,19 @@ _SECURED = ("tide+tls", "wss")
 
 
 def check_open(url: str, tokens: bool, insecure: bool, mutual: bool = False) -> None:
-    """Refuse to listen where other machines can reach it in clear text, or without showing who they
-    are.
+    """Refuse an address that other machines can reach without TLS or without authentication.
 
     Args:
-        url: Where a node is to listen.
+        url: The address to listen on.
         tokens: True if only nodes with a token may join.
-        insecure: True if the caller allows everybody to reach the address.
+        insecure: True if the caller allows open access to the address.
         mutual: True if only nodes with a certificate may join.
 
     Raises:
-        Unauthorized: if that is so, and was not asked for.
+        Unauthorized: if that is so, and ``insecure`` is false.
     """
     scheme, host = _parts(url)
-    # Without a host, the listener will raise the error.
+    # Without a host, the listener raises the error.
     if insecure or scheme not in _PLAIN + _SECURED or not host or _is_loopback(host):
         return
     missing = [] if tokens or (mutual and scheme in _SECURED) else ["a token"]

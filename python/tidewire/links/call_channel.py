@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class CallChannel:
-    """The writer's side of a ``Channel`` whose items are sent at once, as far as their reader has
-    given credit. Its reader is on another node.
+    """Writer's side of a ``Channel`` with a reader on another node. Items are sent at once, within
+    the credit of the reader.
 
     Args:
         call: The call that reads the stream.
-        request: The call as it travels.
-        give: Returns what stands for a function or an object in an item for a node.
-        fail: Answers a call with an error.
+        request: The request of the call.
+        give: Returns the reference of a function or an object in an item, for a node.
+        fail: Replies to a call with an error.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class CallChannel:
         self._call, self._give, self._fail = call, functools.partial(give, request.node), fail
         self._pause: Pending | None = None
         self._loop = asyncio.get_running_loop()
-        self._after: Waiter | None = None
+        self._end_waiter: Waiter | None = None
         self._over = False
 
     @property
@@ -46,22 +46,22 @@ class CallChannel:
 
     @property
     def closed(self) -> bool:
-        """True if the reader has gone, or waits for the end."""
+        """True if the reader has left, or waits for the end."""
         return self._call.unread
 
     def put(self, item: Any) -> bool:
-        """Send an item, and return whether there is credit for more."""
+        """Send an item, and return True if there is credit for more."""
         self._pause = self._call.item(item, self._give)
         return self._pause is None
 
     async def wait_for_capacity(self) -> bool:
-        """Wait for credit. Return whether somebody still reads."""
+        """Wait for credit. Return False if the reader has left."""
         pause, self._pause = self._pause, None
         return (pause is None or await pause) and not self._call.unread
 
     def park(self, resume: Callable[[], None]) -> bool:
-        """Return whether there is credit; else ``resume`` is called once when there is, or nobody
-        reads.
+        """Return True if there is credit. Else ``resume`` is called once when there is, or the
+        reader has left.
         """
         pause, self._pause = self._pause, None
         if pause is not None:
@@ -69,11 +69,11 @@ class CallChannel:
         return pause is None
 
     def unpark(self) -> None:
-        """Let the writer go on although there is no credit, as it has something else to look at."""
+        """Resume the writer without credit: it was cancelled, or its reader has left."""
         self._call.cut()
 
     def end(self, error: BaseException | None) -> None:
-        """Say that no more items come: the stream has ended, or failed with an error."""
+        """End the stream, with an error if it has failed."""
         if self._over:
             return
         self._over = True
@@ -81,16 +81,16 @@ class CallChannel:
             self._call.over()
         else:
             self._fail(self._call, error)
-        if self._after is not None:
-            self._after.wake()
+        if self._end_waiter is not None:
+            self._end_waiter.wake()
 
     def close(self) -> bool:
-        """Return whether the writer is still at it, as nobody reads any more."""
+        """End the reading. Return True if the writer had not ended."""
         return not self._over
 
     async def ended(self) -> None:
         """Wait until the writer has ended."""
-        after = self._after = Waiter()
-        # The writer looks for who waits once it is over.
+        waiter = self._end_waiter = Waiter()
+        # The writer checks for a waiter at its end.
         if not self._over:
-            await after
+            await waiter

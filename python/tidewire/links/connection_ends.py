@@ -1,4 +1,4 @@
-"""Open ends of a connection, which close without it."""
+"""Open ends of a connection, which close without the connection."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ if TYPE_CHECKING:
 class ConnectionEnds:
     """Open ends of a connection: its link, its hub, and the listeners of the hub.
 
-    It refers to nothing else, so that it can be closed once its node is gone, on whichever thread
-    the collector runs.
+    It refers to nothing else, so that a finalizer of the node can close it on any thread.
     """
 
     def __init__(self) -> None:
         self.link: Link | None = None
         self.hub: Hub | None = None
         self.bridge: ClusterBridge | None = None
-        # A listener is open for as long as any object holds it, not only the user.
+        # Referenced here: a listener closes when nothing refers to it.
         self.places: list[Listening] = []
         self.gateways: list[Gateway] = []
         self.federations: list[Federation] = []
         self.home: HomeServer | None = None
 
     def close(self) -> None:
-        """Close all of it. Calls and subscriptions of other nodes fail."""
+        """Close all ends. Calls and subscriptions of other nodes fail."""
         for federation in self.federations:
             federation.close()
         for place in self.places:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tidewire.links.connection import Connection
 
 CHANGES = "$hub.services.*"
-"""What the hub publishes when a service comes or goes."""
+"""Subjects on which the hub announces added and removed services."""
 
 _LIST = "$hub.services"
 _NODES = "$hub.nodes"
@@ -29,11 +29,10 @@ _TIMEOUT_S = 5.0
 
 
 class Discovery:
-    """The services of other nodes, as far as the hub has announced them.
+    """The services of other nodes that the hub has announced.
 
     Attributes:
-        epoch: The ``epoch`` of the link over which all of them were announced; None before
-            that.
+        epoch: The ``epoch`` of the link with the complete list; None before.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -41,46 +40,44 @@ class Discovery:
         self.epoch: int | None = None
         self.reader = announcements.Reader(connection.node.name)
         self._directory = Directory()
-        # Changes are noted in the order of the directory, whichever threads ask.
-        self._noting = threading.RLock()
+        # Threads apply changes in the order of the directory.
+        self._lock = threading.RLock()
 
     def refresh(self, within_s: float = math.inf) -> Steps[None]:
-        """Ask the hub for its services, and note them."""
+        """Request the services of the hub, and register them."""
         number, epoch = self._directory.ask(), self._connection.link.epoch
         try:
-            self._note(number, (yield self._listed(within_s)))
+            self._apply_list(number, (yield self._request_list(within_s)))
             self.is_complete(epoch)
         finally:
             self._directory.give_up(number)
 
     async def nodes(self) -> list[announcements.NodeInfo]:
-        """Ask the hub which nodes have joined it."""
+        """Request the nodes of the hub."""
         connection = self._connection
         listed = connection.link.call(connection.node._engine, _NODES, None, _TIMEOUT_S)
         return list(announcements.nodes(await listed))
 
     def is_complete(self, epoch: int | None = None) -> None:
-        """Note that all services are known that can be reached over a link; without its epoch, over
-        the one that there is now.
-        """
+        """Record that the list of a link is complete; without an epoch, of the current link."""
         self.epoch = self._connection.link.epoch if epoch is None else epoch
         self._connection.tell()
 
     async def renew(self) -> None:
-        """Learn the changes during the loss of the link: nobody announced them."""
+        """Refresh the list after a link loss, during which the hub announced nothing."""
         try:
             await steps.awaited(self.refresh())
         except LinkLost:
-            # It was lost again, and is looked at again when it is back.
+            # The link was lost again: the next one refreshes.
             return
         except TidewireError as error:
             text = "%(node)s: the services of the hub could not be listed: %(error)s"
             log.warning("link.services_not_listed", text, node=self._connection.node.name, error=error)
 
     def changed(self, message: RemoteMessage) -> None:
-        """Take in that a service came or went."""
+        """Handle the announcement of an added or removed service."""
         if message.node:
-            # Only the hub itself has no name here, and only it knows.
+            # Only messages of the hub itself have no node name.
             text = "node %(peer)r lists services in the place of the hub, and is not believed"
             log.warning("link.announcement_refused", text, node=self._connection.node.name, peer=message.node)
             return
@@ -88,30 +85,30 @@ class Discovery:
             self._connection.renew()
             return
         changed = message.value()
-        with self._noting:
-            self._take(self._directory.changed(changed, message.subject.endswith(".added")))
+        with self._lock:
+            self._apply(self._directory.changed(changed, message.subject.endswith(".added")))
 
-    def _listed(self, within_s: float) -> Pending:
+    def _request_list(self, within_s: float) -> Pending:
         connection = self._connection
         return connection.link.call(connection.node._engine, _LIST, None, min(within_s, _TIMEOUT_S))
 
-    def _note(self, number: int, listed: bytes) -> None:
-        with self._noting:
-            self._take(self._directory.listed(number, listed))
-        # Callers that wait for an instance may look again.
+    def _apply_list(self, number: int, reply: bytes) -> None:
+        with self._lock:
+            self._apply(self._directory.listed(number, reply))
+        # Wake the callers that wait for an instance.
         registry_of(self._connection.node).change_counter.ring()
 
-    def _take(self, updates: list[tuple[bool, str, str, str, str]]) -> None:
-        for came, *one in updates:
+    def _apply(self, updates: list[tuple[bool, str, str, str, str]]) -> None:
+        for is_added, *one in updates:
             entry = announcements.Announcement(*one)
             info = self.reader.decode(entry)
-            if info is not None and not came:
+            if info is not None and not is_added:
                 self._remove(info)
             elif info is None or not self._add(entry, info):
                 self._directory.forget(entry.pattern)
 
     def _add(self, entry: announcements.Announcement, info: announcements.AnnouncedInfo) -> bool:
-        """Note a new instance. False: there is no use for it now."""
+        """Register a new instance. Return False if it is not needed."""
         node = self._connection.node
         if entry.node == node.name:
             return False

@@ -1,4 +1,4 @@
-"""Federation of hubs: a hub that joins another hub, and what the two share."""
+"""Federation of hubs: a hub joins another hub, and shares names with it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class Federation(Procedure["Federation"]):
-    """A hub that has joined another hub, or tries to. Awaiting it, or ``wait()`` in blocking code,
-    waits until the hubs are joined and see what they share, and gives it back.
+    """Link of a hub to another hub, or the attempts to join it. Await it, or call ``wait()`` in
+    blocking code, until both hubs know all shared names; this returns the federation.
 
     Raises:
         Unauthorized: from the wait, if the other hub refuses the token.
-        NodeStopped: from the wait, if it is closed before.
+        NodeStopped: from the wait, if the federation is closed before.
 
     Attributes:
-        url: Where the other hub is.
+        url: URL of the other hub.
     """
 
     def __init__(self, inner: _binding.Federation, url: str) -> None:
@@ -42,7 +42,7 @@ class Federation(Procedure["Federation"]):
         return self
 
     def close(self) -> None:
-        """Leave the other hub: neither sees anything of the other, and calls in flight fail."""
+        """Leave the other hub: the shared names are withdrawn, and calls in flight fail."""
         self._inner.close()
 
     def __enter__(self) -> Federation:
@@ -58,7 +58,7 @@ class Federation(Procedure["Federation"]):
 def federate(
     node: Node,
     url: str,
-    own: str | None,
+    own_name: str | None,
     exports: Iterable[str],
     imports: Iterable[str],
     token: str | None,
@@ -68,16 +68,16 @@ def federate(
     connection = node._link()
     if connection.hub is None:
         raise InvalidArgument(f"join: {node.name} is no hub: call listen() first; a node that is none joins by its url")
-    for field, value in (("url", url), ("as_", own), ("token", token)):
+    for field, value in (("url", url), ("as_", own_name), ("token", token)):
         if not isinstance(value, str) and (value is not None or field == "url"):
             raise InvalidArgument(f"{field}: a {type(value).__name__} is not allowed: give a string")
-    lists = (own or node.name, _names("export", exports), _names("import_", imports))
+    lists = (own_name or node.name, _names("export", exports), _names("import_", imports))
     # The federation must not keep its node alive.
     write, changes = connection.notice(), node._engine.change_counter
 
     def notice(line: str, is_wrong: bool) -> None:
         write(line, is_wrong)
-        # Waits for statistics look at the join again.
+        # Wake the waits for statistics.
         changes.ring()
 
     settings = node.links.to_dict()

@@ -16,25 +16,26 @@ _GATEWAY = "http://"
 
 @dataclass(frozen=True)
 class Http:
-    """How a hub is reached over HTTP, for ``node.listen("http://...", http=tw.Http(...))``.
+    """Settings of the HTTP gateway of a hub, for ``node.listen("http://...", http=tw.Http(...))``.
 
     Args:
-        cors: Origins such as ``"https://shop.example"`` whose pages may call from a browser,
-            ``"*"`` for all. By default only the gateway's own pages may.
-        hosts: Names under which the gateway of a hub without tokens may be reached, besides
-            addresses and ``localhost``.
-        files: A folder whose files everybody gets at ``/files/``, without a token. They are read
-            once, when the gateway begins to listen; names that begin with a dot are left out.
-        limits: Limits by their names, such as ``{"http_body_bytes": 1_000_000}``; those that begin
-            with ``http_`` on the page of limits.
-        console: Serves the operator console at ``/console/``. It reads the service ``$sys`` of
-            nodes with ``inspect=True``, and has the rights of the token that its user gives. At a
-            hub without tokens only this machine may open it.
-        console_admin: At a hub without tokens the console may also act, not only look.
+        cors: Allowed CORS origins such as ``"https://shop.example"``, ``"*"`` for all. The default
+            is the origin of the gateway alone.
+        hosts: Allowed ``Host`` names of the gateway of a hub without tokens, besides addresses and
+            ``localhost``.
+        files: Folder of files that are served at ``/files/`` without a token. They are read once,
+            when the gateway begins to listen; names with a leading dot are skipped.
+        limits: Limits by name, such as ``{"http_body_bytes": 1_000_000}``: the names with ``http_``
+            on the page of limits.
+        console: True to serve the operator console at ``/console/``. It reads the service ``$sys``
+            of nodes with ``inspect=True``, with the rights of its user's token. At a hub without
+            tokens only this machine may open it.
+        console_admin: True to allow actions in the console of a hub without tokens; else it is
+            read-only.
 
     Raises:
-        InvalidArgument: if a field is not allowed; it names the field. ``listen`` refuses limits
-            that there are not, and files that can't be read.
+        InvalidArgument: if a field is not allowed; the error names it. ``listen`` refuses unknown
+            limits and unreadable files.
     """
 
     cors: tuple[str, ...] = ()
@@ -75,5 +76,5 @@ class Http:
 
 
 def is_http(url: object) -> bool:
-    """Return whether a URL is that of a gateway."""
+    """Return True if a URL is that of a gateway."""
     return isinstance(url, str) and url.startswith((_GATEWAY, "https://"))

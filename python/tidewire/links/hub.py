@@ -20,8 +20,8 @@ _RIGHTS = ("publish", "subscribe", "call", "answer", "serve")
 _OPERATOR_RIGHTS = ("inspect", "inspect_payloads", "admin", "partner")
 
 Grant = tuple[str, str, list[list[str] | None], list[str], dict[str, int]]
-"""A token as the hub takes it: the secret, the user, patterns and names for each of ``_RIGHTS``,
-names of rights of operators and partners, limits by their names.
+"""A token in the form of the hub: the secret, the user, patterns and names for each of ``_RIGHTS``,
+the rights of operators and partners, limits by name.
 """
 
 
@@ -31,38 +31,38 @@ class Token:
 
     Args:
         token: The secret.
-        user: User that the token stands for; handlers see the name as the user of a call.
+        user: User of the token, which handlers see as the user of a call.
         publish: Patterns of subjects that it may publish on. None, here and for ``subscribe`` and
-            ``call``: everything, or nothing for a token with ``inspect``, ``inspect_payloads``,
-            ``admin`` or ``partner``.
-        subscribe: Patterns that it may subscribe to, these or narrower ones.
+            ``call``, allows all; for a token with ``inspect``, ``inspect_payloads``, ``admin`` or
+            ``partner`` it allows none.
+        subscribe: Patterns that it may subscribe to, including narrower ones.
         call: Patterns of subjects that it may call. The methods of a service are
             ``svc.<service>.<instance>.<method>``.
-        answer: Patterns on which it may answer requests, these or narrower ones, and which it
-            may subscribe to for that. Agents answer on ``agent.<id>``. A node only listens to its
-            other subscriptions. None: everything if the token may publish, subscribe to and call
-            everything, else nothing.
+        answer: Patterns on which it may subscribe and reply to requests, including narrower ones.
+            Agents reply on ``agent.<id>``. Other subscriptions receive no requests. None allows all
+            if the token may publish, subscribe to and call everything, else none.
         serve: Names of services that it may serve, ``"*"`` for all. None: as for ``answer``.
-        inspect: It may look at nodes, streams, buckets, leases and commands, in the console and in
-            programs: everything but payloads.
-        inspect_payloads: It may inspect, and read events, values and results.
-        admin: It may inspect, and purge streams, requeue dead letters, pause consumers, change
+        inspect: Right to inspect nodes, streams, buckets, leases and commands, in the console and
+            in programs, without payloads.
+        inspect_payloads: Right to inspect, and to read events, values and results.
+        admin: Right to inspect, to purge streams, requeue dead letters, pause consumers, change
             keys, release leases, cancel and retry commands, pause and cancel campaigns, and scale
             and drain pools.
-        partner: Another hub joins with it: it may do only what the fields above name, and sees only
-            the services that it may call, without nodes.
-        hub_links: Nodes that are joined with it at once. None, here and below: as many as the hub
-            allows.
-        link_subscriptions: Subscriptions of one node. A node has up to three of its own, for
-            services, for what it gives, and for its statistics.
-        link_in_flight: Calls, streams, subscriptions and long messages that one node may have open.
-        link_queue_bytes: Bytes that wait to be written to one node.
+        partner: Token of another hub: it has only the rights of the fields above, and sees only the
+            services that it may call, without nodes.
+        hub_links: Most nodes that are joined with it at once. None, here and below, is the limit of
+            the hub.
+        link_subscriptions: Most subscriptions of one node. A node itself uses up to three: for
+            services, for exported objects, and for its statistics.
+        link_in_flight: Most calls, streams, subscriptions and long messages that one node may have
+            open.
+        link_queue_bytes: Most bytes that are queued for one node.
 
-    Every node may list the services of its hub, and is notified of changes. The node that is the
-    hub uses the first token: its patterns hold for that node, its limits don't.
+    Every node may list the services of its hub, and is notified of changes. The node of the hub
+    uses the first token: its patterns apply to that node, its limits do not.
 
     Raises:
-        InvalidArgument: if a field is not allowed; it names the field. ``listen`` refuses limits
+        InvalidArgument: if a field is not allowed; the error names it. ``listen`` refuses limits
             above those of the hub.
     """
 
@@ -90,8 +90,8 @@ class Token:
         for field in _RIGHTS:
             texts = getattr(self, field)
             if isinstance(texts, str) or not all(isinstance(text, str) for text in texts or ()):
-                what = "names of services" if field == "serve" else "patterns"
-                raise InvalidArgument(f"{field}: {texts!r} is not allowed: give a tuple of {what}")
+                kind = "names of services" if field == "serve" else "patterns"
+                raise InvalidArgument(f"{field}: {texts!r} is not allowed: give a tuple of {kind}")
             problem_of = token_problem if field == "serve" else pattern_problem
             problems = (problem_of(field, text) for text in texts or () if (field, text) != ("serve", "*"))
             if problem := next(filter(None, problems), None):
@@ -106,9 +106,9 @@ class Token:
                 raise InvalidArgument(f"{limit.name}: {short(value)} is not allowed: {fix}")
 
     def limits(self) -> dict[str, int]:
-        """Return its limits by their names, without those that are the hub's."""
-        said = {limit.name: getattr(self, limit.name) for limit in _LIMITS}
-        return {name: value for name, value in said.items() if value is not None}
+        """Return its own limits by name, without those of the hub."""
+        values = {limit.name: getattr(self, limit.name) for limit in _LIMITS}
+        return {name: value for name, value in values.items() if value is not None}
 
     def __repr__(self) -> str:
         return f"Token(user={self.user!r})"
@@ -118,16 +118,16 @@ def _is_allowed(value: object, limit: Limit) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and limit.min <= value <= limit.max
 
 
-def grants(tokens: Iterable[Token], most: Mapping[str, int]) -> list[Grant]:
-    """Return tokens in the form that the hub takes.
+def grants(tokens: Iterable[Token], hub_limits: Mapping[str, int]) -> list[Grant]:
+    """Return tokens in the form for the hub.
 
     Args:
         tokens: The tokens.
-        most: The limits of the hub, by their names.
+        hub_limits: The limits of the hub, by name.
 
     Raises:
-        InvalidArgument: if one of them is none, two are the same, or one has a limit above that of
-            the hub.
+        InvalidArgument: if a value is no Token, two tokens are the same, or one has a limit above
+            that of the hub.
     """
     if isinstance(tokens, Token):
         raise InvalidArgument("tokens: a Token is not allowed: give a list of them, as in tokens=[token]")
@@ -143,13 +143,13 @@ def grants(tokens: Iterable[Token], most: Mapping[str, int]) -> list[Grant]:
         users[token.token] = token.user
         limits = token.limits()
         for name, value in limits.items():
-            if value > most[name]:
+            if value > hub_limits[name]:
                 fix = f"give at most that, or raise links.{name} of the hub"
                 raise InvalidArgument(
-                    f"tokens[{number}].{name}: {value} is more than {name}={most[name]} of the hub: {fix}"
+                    f"tokens[{number}].{name}: {value} is more than {name}={hub_limits[name]} of the hub: {fix}"
                 )
-        given = [getattr(token, field) for field in _RIGHTS]
-        rights = [None if texts is None else list(texts) for texts in given]
+        patterns = [getattr(token, field) for field in _RIGHTS]
+        rights = [None if texts is None else list(texts) for texts in patterns]
         operator = [field for field in _OPERATOR_RIGHTS if getattr(token, field)]
         if operator and number == 0:
             fix = "the hub itself uses the first token: give one for that before it"
@@ -159,8 +159,8 @@ def grants(tokens: Iterable[Token], most: Mapping[str, int]) -> list[Grant]:
 
 
 class Listener:
-    """A place where other nodes can join, from the moment in which ``listen`` returns it. Awaiting
-    it gives it back at once.
+    """An address where other nodes can join, open when ``listen`` returns. An await returns it at
+    once.
 
     Attributes:
         url: Its address, with the real port.
@@ -171,7 +171,7 @@ class Listener:
         self.url: str = inner.url
 
     def close(self) -> None:
-        """Take no more nodes in. Those that joined stay."""
+        """Stop listening. Joined nodes stay."""
         self._inner.close()
 
     def __await__(self) -> Generator[Any, Any, Listener]:

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from tidewire.node import Node
 
 _LEAVE_TIMEOUT_S = 1.0
-"""How long a caller that is cancelled waits for the end of its attempt."""
+"""Longest wait of a cancelled caller for the end of its attempt."""
 _LEAVE_CLUSTER_TIMEOUT_S = 5.0
-"""The same on NATS. An attempt has its name while it waits for the other nodes, for two seconds at
-most after the server has answered.
+"""The same on NATS. An attempt occupies its name while it waits for the other nodes, two seconds at
+most after the reply of the server.
 """
-_AGAIN = LinkLost, AskTimeout
-"""What ends an attempt, after which there may be another one."""
+_RETRYABLE = LinkLost, AskTimeout
+"""Errors of an attempt that allow a retry."""
 
 
 async def join(node: Node, within_s: float | None) -> None:
-    """Join the hub of a node, and learn what others serve; see ``join_blocking``. The event loop
-    goes on meanwhile. Cancelled, it leaves the hub.
+    """Join the hub of a node, and list its services, without blocking the event loop; see
+    ``join_blocking``. A cancellation leaves the hub.
     """
     import asyncio
 
@@ -39,15 +39,15 @@ async def join(node: Node, within_s: float | None) -> None:
     for wait_s in _attempts(node, within_s):
         await asyncio.sleep(wait_s)
         try:
-            await _joined(node)
+            await _join_once(node)
             return await steps.awaited(connection.open())
-        except _AGAIN as error:
-            lost = error
+        except _RETRYABLE as error:
+            last_error = error
             connection.leave()
-    raise lost
+    raise last_error
 
 
-async def _joined(node: Node) -> None:
+async def _join_once(node: Node) -> None:
     import asyncio
 
     # Connecting blocks.
@@ -55,7 +55,7 @@ async def _joined(node: Node) -> None:
     try:
         await asyncio.wait({joining})
     except asyncio.CancelledError:
-        # The thread goes on, and nobody needs its link any more.
+        # The thread continues: close its link at the end.
         joining.add_done_callback(functools.partial(_leave, node))
         limit_s = _LEAVE_CLUSTER_TIMEOUT_S if is_nats(node.url) else _LEAVE_TIMEOUT_S
         await asyncio.wait({joining}, timeout=limit_s)
@@ -70,16 +70,16 @@ def _leave(node: Node, joining: Future[None]) -> None:
 
 
 def join_blocking(node: Node, within_s: float | None) -> None:
-    """Join the hub of a node, and block until it has taken the node in and said what others serve.
+    """Join the hub of a node, and block until it has accepted the node and listed its services.
 
     Args:
         node: The node.
-        within_s: Seconds in which it is tried again as long as there is no hub, or the link to it
-            is lost; None for ever, 0 for one attempt.
+        within_s: Seconds of retries while there is no hub, or its link is lost; None for no limit,
+            0 for one attempt.
 
     Raises:
         LinkLost: if there is no hub in that time; other errors of ``Connection.join`` at once.
-        AskTimeout: if a hub that took the node in did not answer it.
+        AskTimeout: if the hub accepted the node, but did not reply in time.
     """
     connection = node._link()
     for wait_s in _attempts(node, within_s):
@@ -87,10 +87,10 @@ def join_blocking(node: Node, within_s: float | None) -> None:
         try:
             _attempt(node)
             return steps.blocking(connection.open())
-        except _AGAIN as error:
-            lost = error
+        except _RETRYABLE as error:
+            last_error = error
             connection.leave()
-    raise lost
+    raise last_error
 
 
 def _attempt(node: Node) -> None:
@@ -101,10 +101,10 @@ def _attempt(node: Node) -> None:
 
 
 def _attempts(node: Node, within_s: float | None) -> Iterator[float]:
-    """Yield how long to wait before each attempt, until the time is up."""
+    """Yield the delay before each attempt, until the deadline."""
     yield 0.0
     until = None if within_s is None else monotonic() + within_s
-    full_s, longest_s = node.links.link_backoff_ms / 1_000, node.links.link_backoff_max_ms / 1_000
+    backoff_s, longest_s = node.links.link_backoff_ms / 1_000, node.links.link_backoff_max_ms / 1_000
     is_logged = False
     while until is None or monotonic() < until:
         if not is_logged:
@@ -112,6 +112,6 @@ def _attempts(node: Node, within_s: float | None) -> Iterator[float]:
             text = f"%(node)s: nobody is at %(url)s yet: waiting for it{limit}"
             log.info("link.waits_for_hub", text, node=node.name, url=without_secrets(node.url))
             is_logged = True
-        wait_s = full_s * (0.5 + random.random() / 2)
+        wait_s = backoff_s * (0.5 + random.random() / 2)
         yield wait_s if until is None else min(wait_s, max(0.0, until - monotonic()))
-        full_s = min(2 * full_s, longest_s)
+        backoff_s = min(2 * backoff_s, longest_s)

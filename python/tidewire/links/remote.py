@@ -1,4 +1,4 @@
-"""Route to an instance of a service in another process."""
+"""Transport to a service instance of another process."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from tidewire.services.contract.info import ServiceInfo
 
 TRACE = "tw-trace"
-"""The header with the id that a call shares with the one it was made in."""
+"""Header with the trace id, which a call shares with its parent."""
 
 
 class RemotePort:
-    """A port to an instance that another node serves.
+    """Transport to a service instance of another node.
 
     Attributes:
         instance: The id of the instance.
-        info: Description of the service that it serves.
+        info: Description of its service.
         node: The name of its node.
     """
 
@@ -91,36 +91,36 @@ class RemotePort:
 
 
 class RemoteItems:
-    """A stream that was opened at another node."""
+    """A stream from another node."""
 
     def __init__(self, stream: RemoteStream, exports: ExportScope) -> None:
         self._stream = stream
         self._exports = exports
 
     def take(self) -> Pending:
-        """Give the next item; see ``Items``."""
+        """Return the next item; see ``Items``."""
         return self._stream.take()
 
     def take_blocking(self) -> Any:
-        """Give the next item, and block this thread; see ``Items``."""
+        """Return the next item, and block this thread; see ``Items``."""
         try:
             return self._stream.take().wait()
         except StopAsyncIteration:
             raise Ended from None
 
     def close(self) -> None:
-        """Read no more; see ``Items``."""
+        """Stop reading; see ``Items``."""
         self._stream.close()
         self._exports.ended()
 
     def over(self) -> Steps[None]:
-        """Read no more, and wait until the other side has closed its generator; see ``Items``."""
+        """Stop reading, and wait until the other side has closed its generator; see ``Items``."""
         yield self._stream.over()
         self._exports.ended()
 
 
 class GivenReply(Procedure[Any]):
-    """A call with arguments that were given; see ``Reply``."""
+    """The reply of a call with exported arguments; see ``Reply``."""
 
     def __init__(self, pending: Pending, exports: ExportScope) -> None:
         self._pending = pending
@@ -136,7 +136,7 @@ class GivenReply(Procedure[Any]):
             self._exports.ended()
 
     def cancel(self) -> None:
-        """Note that nobody will wait; see ``Reply``."""
+        """Cancel the call; see ``Reply``."""
         self._pending.cancel()
         self._exports.ended()
 

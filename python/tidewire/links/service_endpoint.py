@@ -37,8 +37,7 @@ _IS_VALUE = "it gives one value: await it, rather than read it with `async for`"
 
 
 class ServiceEndpoint:
-    """The server side of one instance for calls of other nodes: they wait for their turn where
-    those of its own node do.
+    """Server side of one instance for calls of other nodes, which share the queue of local calls.
 
     Args:
         host: The instance.
@@ -48,33 +47,31 @@ class ServiceEndpoint:
         self._host = host
         self._warned = False
         self.endpoint = host.endpoint
-        # Without coroutines it is the threads that have the places, and the line of those who wait
-        # for one.
+        # Without coroutines the thread workers have the concurrency limit and the queue.
         self.actor = self._spawn(None, host.capacity.calls) if host.values is None else host.values
         self.own_actor = self.actor if host.values is None else None
-        # A stream may last for ever, and must not take the place of a call. Its actor ends with the
-        # other.
+        # A long stream must not occupy the slot of a call. Its actor stops with the other.
         self._streams = self._spawn(self.actor, host.capacity.streams) if host.streams_any else self.actor
         public = host.admitted("public")
         methods = {name: (method, name in public) for name, method in host.admitted("private").items()}
-        lends = host.values is not None
-        self.endpoint.open(self, host.info.name, methods, self.actor, self._streams, host.workers, lends)
+        has_coroutines = host.values is not None
+        self.endpoint.open(self, host.info.name, methods, self.actor, self._streams, host.workers, has_coroutines)
 
     def _spawn(self, parent: ActorRef | None, places: int) -> ActorRef:
-        """Return an actor for calls that the host lets run, or wait: so it takes all of both, and
-        one more, which the host refuses.
+        """Return an actor for running and queued calls. It accepts one more than both limits, which
+        the host refuses.
         """
 
         def plan() -> Plan:
             return Plan(self.endpoint, takes_context=False, coroutine=True)
 
-        most = places + self._host.capacity.waiting
-        options = Options(mailbox=Mailbox(most, "fail"), concurrency=min(most + 1, CONCURRENCY.max))
+        limit = places + self._host.capacity.waiting
+        options = Options(mailbox=Mailbox(limit, "fail"), concurrency=min(limit + 1, CONCURRENCY.max))
         return self._host.node._spawn_plan(plan, options, parent)
 
     def __call__(self, call: RemoteCall | RemoteMessage) -> None:
-        """Admit a call, or refuse it because too many wait. No handler takes messages that are
-        published to the subject of a service.
+        """Admit a call, or refuse it if the queue is full. Messages published to the subject of a
+        service have no handler.
         """
         if not isinstance(call, RemoteMessage):
             self.endpoint(call)
@@ -88,7 +85,7 @@ class ServiceEndpoint:
                 peer=call.node,
             )
 
-    # The compiled endpoint begins usual calls by itself, and passes all others to this method.
+    # The compiled endpoint begins calls of the fast path, and passes all others to this method.
     async def _receive(self, call: RemoteCall) -> None:
         if call.cancelled:
             return
@@ -112,7 +109,7 @@ class ServiceEndpoint:
             fail(call, error)
 
     def _run(self, call: RemoteCall) -> None:
-        """Run a plain function whose arguments need a closer look, on a thread worker."""
+        """Run a plain function whose arguments need a check or a conversion, on a thread worker."""
         try:
             request = self._request(call)
             running = InboundCall(request, self._host.method(request), self._host.instance)
@@ -123,16 +120,12 @@ class ServiceEndpoint:
             fail(call, error)
 
     def _late(self, handling: InboundCallRun) -> None:
-        """Tell the caller of a plain function that its time is up, if its own clock has not. The
-        compiled endpoint calls this.
-        """
+        """Send the timeout of a plain function to its caller. The compiled endpoint calls this."""
         title = f"{self._host.info.name}.{_method(handling.call.subject)}"
         fail(handling.call, late(title, handling.instance, handling.begun, 0))
 
     def give_back(self, messages: Iterable[Any]) -> None:
-        """Tell the callers of calls that have not begun, and never will, that another instance can
-        have them.
-        """
+        """Refuse calls that have not begun, so that their callers retry at another instance."""
         for message in messages:
             call = message.call if isinstance(message, InboundCallRun) else message
             if isinstance(call, RemoteCall):
@@ -165,7 +158,7 @@ class ServiceEndpoint:
         return None if connection is None else connection.objects.reference_to(node, value)[1]
 
     def raised(self, handling: InboundCallRun, error: BaseException) -> None:
-        """Answer a call whose handler raised. The compiled endpoint calls this.
+        """Reply to a call whose handler raised. The compiled endpoint calls this.
 
         Raises:
             CancelledError: if the loop is ending.
@@ -173,18 +166,18 @@ class ServiceEndpoint:
         self.answer(handling.call, handling.call.node, self._host.raised(handling, error))
 
     def answer(self, call: RemoteCall, node: str, value: Any) -> None:
-        """Answer a call with what its handler gave."""
+        """Reply to a call with the result of its handler."""
         if value.__class__ is Failure:
             fail(call, value.error)
             return
         try:
             call.reply(value, functools.partial(self._give, node))
-        # A result that can't be sent is the caller's business too.
+        # The caller also receives the error of an unsendable result.
         except Exception as error:  # noqa: BLE001
             fail(call, error)
 
     def _bound(self, call: RemoteCall, method: str) -> Bound | None:
-        """Return the method that a call is for, if there is one."""
+        """Return the method of a call, or None."""
         return self._host.admitted("private").get(method)
 
     def _request(self, call: RemoteCall) -> Request:
@@ -192,10 +185,10 @@ class ServiceEndpoint:
 
     def _read(self, call: RemoteCall, kind: type[_R], service: str) -> _R:
         try:
-            subject, value, left, headers, priority, node, user, origin = call.opened()
-        except FieldMismatch as misfit:
+            subject, value, left_s, headers, priority, node, user, origin = call.opened()
+        except FieldMismatch as mismatch:
             method = _method(call.subject)
-            raise InvalidArgument(unfit(f"{service}.{method}", misfit, self._bound(call, method))) from None
+            raise InvalidArgument(unfit_error(f"{service}.{method}", mismatch, self._bound(call, method))) from None
         args, kwargs = (value, {}) if value.__class__ is tuple else arguments_of(value, subject)
         trace = None if headers is None else headers.pop(TRACE, None)
         return kind(
@@ -203,7 +196,7 @@ class ServiceEndpoint:
             _method(subject),
             args,
             kwargs,
-            deadline=None if left is None else monotonic() + left,
+            deadline=None if left_s is None else monotonic() + left_s,
             headers=headers or {},
             priority=priority,
             node=node,
@@ -218,8 +211,8 @@ def _method(subject: str) -> str:
 
 
 def arguments_of(value: Any, subject: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments that a call came with: a tuple, or a list of a tuple and a dict; a dict
-    alone is by name.
+    """Return the arguments of a call: a tuple, or a list of a tuple and a dict; a dict alone is by
+    name.
     """
     if isinstance(value, tuple):
         return value, {}
@@ -236,11 +229,9 @@ def arguments_of(value: Any, subject: str) -> tuple[tuple[Any, ...], dict[str, A
     )
 
 
-def unfit(title: str, misfit: FieldMismatch, method: Bound | None) -> str:
-    """Say which argument does not fit, and where in it: its caller wrote it, and finds it by these
-    names.
-    """
-    path = list(misfit.path)
+def unfit_error(title: str, mismatch: FieldMismatch, method: Bound | None) -> str:
+    """Return the error of an unfit argument, with its name and the path in it."""
+    path = list(mismatch.path)
     kind: type
     at: Any
     kind, at = path.pop(0) if path else (dict, "")
@@ -248,16 +239,16 @@ def unfit(title: str, misfit: FieldMismatch, method: Bound | None) -> str:
         kind, at = path.pop(0)
     if method is not None and kind is not dict:
         positional = method.signature.positional
-        known = positional[at] if at < len(positional) else method.signature.rest
-        at = at if known is None else known.name
+        parameter = positional[at] if at < len(positional) else method.signature.rest
+        at = at if parameter is None else parameter.name
     inner = "".join(
-        f".{place}" if around is dict and isinstance(place, str) else f"[{place!r}]" for around, place in path
+        f".{place}" if container is dict and isinstance(place, str) else f"[{place!r}]" for container, place in path
     )
-    return f"{title}: {at}{inner}: {misfit.problem}"
+    return f"{title}: {at}{inner}: {mismatch.problem}"
 
 
 def fail(call: RemoteCall, error: BaseException) -> None:
-    """Answer a call with an error."""
+    """Reply to a call with an error."""
     try:
         call.fail(error)
     except Exception:  # noqa: BLE001

@@ -18,32 +18,32 @@ _REMOTE_ERROR, _ACTOR_STOPPED = 15, 2
 class ActorSubscription:
     """One subscription of an actor, at the hub.
 
-    Messages for an actor whose senders wait go to its mailbox by themselves, and come here once it
-    has stopped.
+    The compiled part delivers to the mailbox of an actor with backpressure, and calls this once the
+    actor has stopped.
 
     Args:
         engine: The engine of the node.
         actor: The subscribed actor.
-        gone: Called when the actor has stopped: the hub need not send any more.
+        on_stopped: Called when the actor has stopped, to unsubscribe.
     """
 
-    def __init__(self, engine: Engine, actor: ActorRef, gone: Callable[[ActorSubscription], None]) -> None:
+    def __init__(self, engine: Engine, actor: ActorRef, on_stopped: Callable[[ActorSubscription], None]) -> None:
         self.actor = actor
         self._engine = engine
-        self._gone = gone
+        self._on_stopped = on_stopped
 
-    def __call__(self, came: RemoteMessage | RemoteCall) -> None:
-        """Take an inbound message, or a request that the result of the handler answers."""
+    def __call__(self, inbound: RemoteMessage | RemoteCall) -> None:
+        """Deliver an inbound message, or a request whose reply is the result of the handler."""
         if not self.actor.alive:
-            self._gone(self)
-            if not isinstance(came, RemoteMessage):
-                came.refuse(_ACTOR_STOPPED, f"{came.subject}: the actor that was subscribed has stopped")
-        elif isinstance(came, RemoteMessage):
-            self._give(came)
+            self._on_stopped(self)
+            if not isinstance(inbound, RemoteMessage):
+                inbound.refuse(_ACTOR_STOPPED, f"{inbound.subject}: the actor that was subscribed has stopped")
+        elif isinstance(inbound, RemoteMessage):
+            self._deliver(inbound)
         else:
-            self._ask(came)
+            self._ask(inbound)
 
-    def _give(self, message: RemoteMessage) -> None:
+    def _deliver(self, message: RemoteMessage) -> None:
         value = message.value()
         if not self._engine.deliver(self.actor, message.subject, value, message.headers, message.node):
             self._engine.give_up(self.actor, value, "mailbox_full", None)
@@ -59,7 +59,7 @@ class ActorSubscription:
 
 
 def answer(call: RemoteCall, done: Pending) -> None:
-    """Answer a call with what became of something."""
+    """Reply to a call with the outcome of an operation."""
     if done.cancelled():
         return
     error = done.exception()
@@ -68,16 +68,16 @@ def answer(call: RemoteCall, done: Pending) -> None:
         return
     try:
         call.reply(done.result())
-    # A reply that can't be sent is the requester's business too.
-    except Exception as refused:  # noqa: BLE001
-        fail(call, refused)
+    # The requester also receives the error of an unsendable reply.
+    except Exception as send_error:  # noqa: BLE001
+        fail(call, send_error)
 
 
 def fail(call: RemoteCall, error: Any) -> None:
-    """Answer a call with an error."""
+    """Reply to a call with an error."""
     try:
         call.fail(error)
-    except Exception as refused:  # noqa: BLE001
+    except Exception as send_error:  # noqa: BLE001
         text = "%(subject)s: the error %(error)r could not be sent: %(reason)s"
-        log.warning("call.error_not_sent", text, subject=call.subject, error=error, reason=refused)
+        log.warning("call.error_not_sent", text, subject=call.subject, error=error, reason=send_error)
         call.refuse(_REMOTE_ERROR, f"{type(error).__name__}: the error itself could not be sent")

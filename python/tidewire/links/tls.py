@@ -13,19 +13,18 @@ Certificates = tuple[str | None, str | None, str | None, bool]
 
 @dataclass(frozen=True)
 class Tls:
-    """Certificates of one side of a link, and whom it trusts. All files are PEM.
+    """Certificates of one side of a link, and its trusted CAs. All files are PEM.
 
     Args:
-        ca: Certificates of those who are trusted. Without it a node trusts whom the system trusts.
-            With it a hub takes only nodes that show a certificate signed by one of these.
-        cert: The certificate of this side, and those between it and its CA. A hub needs one.
+        ca: Certificates of the trusted CAs. Without it a node trusts the CAs of the system. With it
+            a hub accepts only nodes with a certificate of one of these CAs.
+        cert: The certificate of this side, with its intermediate certificates. A hub needs one.
         key: The private key of that certificate, without a password.
-        verify: True if a node checks the certificate of the hub. False is for experiments:
-            anybody between the two can then read and change everything.
+        verify: True if a node verifies the certificate of the hub. False is for experiments: it
+            allows an attacker on the path to read and change all traffic.
 
     Raises:
-        InvalidArgument: if one of them is not allowed, or only one of ``cert`` and ``key`` is
-            given.
+        InvalidArgument: if a value is not allowed, or only one of ``cert`` and ``key`` is set.
     """
 
     ca: _Path = None
@@ -41,12 +40,12 @@ class Tls:
         if not isinstance(self.verify, bool):
             raise InvalidArgument(f"verify: {self.verify!r} is not allowed: give True or False")
         if (self.cert is None) != (self.key is None):
-            missing, given = ("key", "cert") if self.key is None else ("cert", "key")
-            raise InvalidArgument(f"{missing}: None is not allowed with a {given}: give the PEM files of both")
+            missing, present = ("key", "cert") if self.key is None else ("cert", "key")
+            raise InvalidArgument(f"{missing}: None is not allowed with a {present}: give the PEM files of both")
 
 
 def certificates(tls: Tls | None) -> Certificates | None:
-    """Return certificates in the form that links take.
+    """Return certificates in the form for links.
 
     Raises:
         InvalidArgument: if it is no ``tw.Tls``.

@@ -170,7 +170,7 @@ class Channel:
                 self._raise_if_over()
                 waiter, item = Waiter(), None
                 # Readers whose wait was cancelled leave with the next one.
-                self._readers = [reader for reader in self._readers if reader.waits]
+                self._readers = [reader for reader in self._readers if reader.is_waiting]
                 self._readers.append(waiter)
         if resume is not None:
             resume()

@@ -98,7 +98,7 @@ class _Reading:
 
     def _made(self, item: Any) -> Any:
         assert self._port is not None
-        return self._sending.made(self._port, item)
+        return self._sending.convert_result(self._port, item)
 
     def _end(self, error: BaseException | None = None) -> None:
         self._done = True

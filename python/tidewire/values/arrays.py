@@ -10,27 +10,25 @@ from typing import Any
 
 from tidewire.errors import WireError
 
-# Byte order, kind, size in bytes or letters, and the unit of times. Others mean something else on
-# another machine.
+# Byte order, kind, size in bytes or letters, and the unit of times. Other types depend on the
+# machine.
 _DTYPE = re.compile(r"[<>|](?:b1|[iu][1248]|f[248]|c(?:8|16)|[mM]8(?:\[\d{0,9}[A-Za-z]{1,7}\])?|[SU]\d{1,9})")
 
 
 def is_array(kind: type) -> bool:
-    """True if objects of a type are arrays whose elements say all about them."""
+    """Return True if a type is an array without further state."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and (kind is numpy.ndarray or kind is numpy.memmap)
 
 
 def is_scalar(kind: type) -> bool:
-    """True if objects of a type are NumPy scalars."""
+    """Return True if a type is a NumPy scalar."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and issubclass(kind, numpy.generic)
 
 
 def describe(array: Any) -> tuple[str, tuple[int, ...], str, Any]:
-    """Return dtype, lengths, order and elements of an array; the elements without a copy where they
-    lie side by side.
-    """
+    """Return dtype, lengths, order and elements of an array; contiguous elements are not copied."""
     np = _numpy()
     dtype = _sent(array.dtype)
     order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
@@ -41,8 +39,8 @@ def describe(array: Any) -> tuple[str, tuple[int, ...], str, Any]:
 
 
 def build(dtype: Any, lengths: tuple[Any, ...], order: Any, elements: Any) -> Any:
-    """Make an array over the memory of its elements: a buffer, or what NumPy can look at as an
-    array of bytes.
+    """Build an array on the memory of its elements: a buffer, or an object with the array interface
+    of NumPy.
     """
     np = _numpy()
     kind = _received(dtype)
@@ -51,8 +49,7 @@ def build(dtype: Any, lengths: tuple[Any, ...], order: Any, elements: Any) -> An
     if math.prod(lengths) * kind.itemsize != len(elements):
         raise WireError(f"data: an array of {dtype} with lengths {lengths} does not have {len(elements)} bytes")
     try:
-        # The elements of an array from a link may lie in the memory of its message, which is no
-        # buffer of Python.
+        # The elements may be in the memory of a message, which is no buffer of Python.
         memory = np.asarray(elements) if hasattr(elements, "__array_interface__") else elements or None
         return np.ndarray(lengths, kind, memory, order=order)
     except (ValueError, TypeError, OverflowError, MemoryError) as error:
@@ -63,7 +60,7 @@ def describe_scalar(scalar: Any) -> tuple[str, Any]:
     """Return dtype and bytes of a scalar; for text and bytes their kind and value."""
     np = _numpy()
     if isinstance(scalar, np.str_):
-        # Its own conversion cuts off zeros at the end.
+        # The conversion of NumPy strips trailing zeros.
         return "U", str.__str__(scalar)
     if isinstance(scalar, np.bytes_):
         return "S", bytes(scalar)
@@ -71,7 +68,7 @@ def describe_scalar(scalar: Any) -> tuple[str, Any]:
 
 
 def build_scalar(dtype: Any, content: Any) -> Any:
-    """Make a scalar of its bytes."""
+    """Build a scalar from its bytes."""
     np = _numpy()
     if dtype == "U" and isinstance(content, str):
         return np.str_(content)

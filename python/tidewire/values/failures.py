@@ -14,8 +14,8 @@ _TEXT_MAX = 65_536
 
 
 def describe(error: BaseException) -> tuple[tuple[str, Any], ...]:
-    """Return the entries of an error's map. Only its arguments and its state may hold what can't be
-    sent.
+    """Return the entries of the map of an error. Only its arguments and its state may have
+    unsendable values.
     """
     state = {name: value for name, value in vars(error).items() if not name.startswith("__")}
     notes = [_sendable(str(note)) for note in getattr(error, "__notes__", None) or ()]
@@ -32,7 +32,7 @@ def describe(error: BaseException) -> tuple[tuple[str, Any], ...]:
 
 
 def build(fields: dict[Any, Any]) -> BaseException:
-    """Make an error of its map: of its own type if that is known here, else a RemoteError."""
+    """Build an error from its map: of its own type if known here, else a RemoteError."""
     name, message, trace = (_text(fields, key) for key in ("type", "message", "traceback"))
     remote = RemoteError(name.removeprefix("builtins:"), message, trace)
     if trace:
@@ -49,7 +49,7 @@ def _as_its_type(name: str, fields: dict[Any, Any]) -> BaseException | None:
     arguments = fields.get("arguments", args)
     if kind is None or not issubclass(kind, Exception) or not isinstance(args, tuple):
         return None
-    # Both classes have a meaning for the receiving program: a generator would end.
+    # Both classes would end a generator of the receiving program.
     if issubclass(kind, (StopIteration, StopAsyncIteration)):
         return None
     error = _constructed(kind, args, arguments if isinstance(arguments, tuple) else args)
@@ -59,14 +59,13 @@ def _as_its_type(name: str, fields: dict[Any, Any]) -> BaseException | None:
 
 
 def _constructed(kind: type[Exception], args: tuple[Any, ...], arguments: tuple[Any, ...]) -> Exception | None:
-    """Make an error of what its constructor takes.
+    """Build an error from its constructor arguments.
 
-    A constructor that was given something else than it handed on to its base makes another error of
-    that; it is left out then.
+    The constructor is skipped if it passes other arguments to its base: the result would differ.
     """
-    for make, given in ((kind, arguments), (partial(kind.__new__, kind), args)):
+    for make, values in ((kind, arguments), (partial(kind.__new__, kind), args)):
         try:
-            error: Exception = make(*given)
+            error: Exception = make(*values)
             if type(error) is kind and bool(error.args == args):
                 return error
         except Exception:  # noqa: BLE001, S112
@@ -82,9 +81,7 @@ def _with_notes(error: BaseException, fields: dict[Any, Any]) -> BaseException:
 
 
 def _arguments(error: BaseException) -> tuple[Any, ...]:
-    """Return what the constructor takes: some built-in errors keep more than they show in
-    ``args``.
-    """
+    """Return the constructor arguments: some built-in errors have more than ``args``."""
     try:
         reduced: tuple[Any, ...] = tuple(error.__reduce__())
         kind, arguments = reduced[:2]

@@ -1,4 +1,4 @@
-"""Encoding plans of types: the compiled part asks once for each type."""
+"""Encoding plans of types, which the compiled part caches."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tidewire.values.type_expressions import expression, parts_of
 
 Plan = tuple[str, str, Any]
 DECLARED = "__tidewire_service__"
-"""What classes have that were declared as services."""
+"""Attribute of classes that are declared as services."""
 
-# Only these themselves: what a subclass adds would be lost.
+# Exact types only: subclasses may have further state.
 _EXACT: dict[type, str] = {
     memoryview: "memoryview",
     datetime.datetime: "datetime",
@@ -31,12 +31,12 @@ _EXACT: dict[type, str] = {
     complex: "complex",
 }
 MAPS = (collections.Counter, collections.OrderedDict)
-"""Maps of the standard library that their entries say all about."""
+"""Maps of the standard library without state besides their entries."""
 
 FACTORIES: frozenset[type] = frozenset(
     (int, float, complex, str, bytes, list, dict, set, tuple, bool, collections.Counter, collections.deque)
 )
-"""Factories of a defaultdict that travel with it."""
+"""Factories of a defaultdict that are sent with it."""
 
 _BUILT_IN = (str, int, float, bytes, bytearray, list, dict, tuple, set, frozenset)
 
@@ -74,7 +74,7 @@ def plan(kind: type) -> Plan:
 
 
 def type_name(kind: type) -> str:
-    """Return the name that a type has in values."""
+    """Return the name of a type in values."""
     parts = parts_of(kind) if is_model(kind) else None
     if parts is None:
         return f"{kind.__module__}:{kind.__qualname__}"
@@ -82,7 +82,7 @@ def type_name(kind: type) -> str:
 
 
 def field_names(kind: type) -> tuple[str, ...] | None:
-    """Return the fields of a record type that is no pydantic model, or None for any other type."""
+    """Return the fields of a record type other than a pydantic model, or None for other types."""
     if is_struct(kind):
         return tuple(kind.__struct_fields__)  # type: ignore[attr-defined]
     if is_dataclass(kind):
@@ -93,12 +93,12 @@ def field_names(kind: type) -> tuple[str, ...] | None:
 
 
 def is_service(kind: type) -> bool:
-    """True if a class is a declared service: its objects are called in place, and not copied."""
+    """Return True if a class is a declared service: its objects are called remotely, not copied."""
     return any(DECLARED in names_of(base) for base in _bases(kind))
 
 
 def is_struct(kind: type) -> bool:
-    """True if a class is a ``msgspec.Struct``. There is none where msgspec is not imported."""
+    """True if a class is a ``msgspec.Struct``. False if msgspec is not imported."""
     return _derives(kind, "msgspec", "Struct")
 
 
@@ -113,7 +113,7 @@ def is_dataclass(kind: type) -> bool:
 
 
 def names_of(kind: type) -> Mapping[str, Any]:
-    """Return what a class defines. Asked in the usual way, its metaclass could run code."""
+    """Return the namespace of a class, without running code of its metaclass."""
     names: Mapping[str, Any] = type.__dict__["__dict__"].__get__(kind)
     return names
 
@@ -129,7 +129,7 @@ def _derives(kind: type, module: str, name: str) -> bool:
 
 
 def _may_be_unset(kind: type) -> bool:
-    """True if fields may be absent: those of a record with the default ``msgspec.UNSET``."""
+    """Return True if a record has fields with the default ``msgspec.UNSET``."""
     msgspec = sys.modules.get("msgspec")
     if msgspec is None:
         return False

@@ -1,4 +1,4 @@
-"""Field checks of a record type: names, and values as far as annotations can be checked."""
+"""Field checks of a record type: names, and values with checkable annotations."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tidewire.values.plans import FACTORIES, field_names, is_dataclass, is_struc
 Fits = Callable[[Any], bool]
 Check = Callable[[dict[Any, Any]], dict[str, Any]]
 
-# Types that Python itself accepts for another.
+# Types that Python accepts in place of another.
 _WIDER: dict[type, tuple[type, ...]] = {float: (float, int), complex: (complex, float, int)}
 
 
 def fields_that_fit(kind: type) -> Check:
-    """Return a function that returns fields which fit a record type, and raises an error that names
-    any other.
+    """Return a function that checks the fields of a record type and returns them. It raises an
+    error that names an unfit field.
     """
     ordered, defaults = field_names(kind) or (), defaults_of(kind)
     names = frozenset(ordered)
@@ -29,25 +29,25 @@ def fields_that_fit(kind: type) -> Check:
 
     def check(fields: dict[Any, Any]) -> dict[str, Any]:
         if not required <= fields.keys() <= names:
-            raise ValueError(_names_apart(fields, names, required))
+            raise ValueError(_name_problem(fields, names, required))
         for name, make in maps:
             if _is_plain(fields.get(name)):
                 fields[name] = make(fields[name])
         for name, fits, hint in rules:
             if name in fields and not fits(fields[name]):
-                raise ValueError(f"{name}: {_shown(fields[name])} is not {_said(hint)}")
+                raise ValueError(f"{name}: {_value_text(fields[name])} is not {_hint_text(hint)}")
         return fields
 
     return check
 
 
 def _is_plain(value: Any) -> bool:
-    """True for a map without its type, or a defaultdict whose factory did not travel."""
+    """Return True for a map without its type, or a defaultdict without its factory."""
     kind = type(value)
     return kind is dict or (kind is collections.defaultdict and value.default_factory is None)
 
 
-def _names_apart(fields: dict[Any, Any], names: frozenset[str], required: frozenset[str]) -> str:
+def _name_problem(fields: dict[Any, Any], names: frozenset[str], required: frozenset[str]) -> str:
     missing = sorted(required - fields.keys())
     if missing:
         return f"{missing[0]}: the field is missing"
@@ -56,7 +56,9 @@ def _names_apart(fields: dict[Any, Any], names: frozenset[str], required: frozen
 
 
 def map_maker(hint: Any) -> Callable[[dict[Any, Any]], Any] | None:
-    """Return what makes a plain map one of the standard library, or None for any other type."""
+    """Return the conversion of a plain map to one of the standard library, or None for any other
+    type.
+    """
     kind, parts = typing.get_origin(hint) or hint, typing.get_args(hint)
     if kind is collections.Counter or kind is collections.OrderedDict:
         return cast("Callable[[dict[Any, Any]], Any]", kind)
@@ -68,17 +70,15 @@ def map_maker(hint: Any) -> Callable[[dict[Any, Any]], Any] | None:
 
 
 def defaults_of(kind: type) -> dict[str, Any]:
-    """The fields that may be left out, with their defaults; MISSING where a default is made each
-    time.
-    """
+    """Return the optional fields with their defaults; MISSING for a default factory."""
     if is_struct(kind):
         import msgspec
 
         fields: tuple[str, ...] = kind.__struct_fields__  # type: ignore[attr-defined]
         defaults: tuple[Any, ...] = kind.__struct_defaults__  # type: ignore[attr-defined]
-        # A keyword-only field without a default has a mark in its place.
-        given = zip(fields[len(fields) - len(defaults) :], defaults, strict=True)
-        return {name: default for name, default in given if default is not msgspec.NODEFAULT}
+        # A keyword-only field without a default has NODEFAULT.
+        pairs = zip(fields[len(fields) - len(defaults) :], defaults, strict=True)
+        return {name: default for name, default in pairs if default is not msgspec.NODEFAULT}
     if is_dataclass(kind):
         return {field.name: field.default for field in dataclasses.fields(kind) if _has_default(field)}
     return dict(getattr(kind, "_field_defaults", {}))
@@ -90,8 +90,8 @@ def _has_default(field: dataclasses.Field[Any]) -> bool:
 
 
 def _maps(kind: type, names: Iterable[str]) -> list[tuple[str, Callable[[dict[Any, Any]], Any]]]:
-    """Return the fields that are maps of the standard library, and how those are made of the plain
-    ones that writers of other languages send.
+    """Return the fields that are maps of the standard library, and their conversion from the plain
+    maps of other languages.
     """
     hints = _hints(kind)
     found = [(name, map_maker(hints.get(name))) for name in names]
@@ -120,7 +120,7 @@ def _or_none(fits: Fits) -> Fits:
 
 
 def _fits(hint: Any) -> Fits | None:
-    """Return what says whether a value fits a hint, or None where that can't be said."""
+    """Return the check of a value against a hint, or None for an uncheckable hint."""
     if hint is Any:
         return None
     if hint is None or hint is type(None):
@@ -142,7 +142,7 @@ def _fits_class(kind: type, arguments: tuple[Any, ...] = ()) -> Fits | None:
         return None
     kinds = _WIDER.get(kind, (kind,))
     if kind is int:
-        # Python says that a truth value is a number; a field for numbers means something else.
+        # In Python a bool is an int; a field for integers refuses it.
         return lambda value: isinstance(value, int) and not isinstance(value, bool)
     inner = _inner(kind, arguments)
     if inner is None:
@@ -161,7 +161,7 @@ def _supports_isinstance(kind: type) -> bool:
 
 
 def _inner(kind: type, arguments: tuple[Any, ...]) -> Fits | None:
-    """Return what looks at the items of a container."""
+    """Return the check of the items of a container."""
     if kind is tuple and (len(arguments) != 2 or arguments[1] is not ...):
         return _fits_places([_fits(argument) for argument in arguments]) if arguments else None
     if kind in (list, set, frozenset, tuple) and arguments:
@@ -193,13 +193,13 @@ def _anything(_: Any) -> bool:
     return True
 
 
-def _said(hint: Any) -> str:
+def _hint_text(hint: Any) -> str:
     return (
         hint.__qualname__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint).replace("typing.", "")
     )
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001

@@ -1,4 +1,4 @@
-"""Records and enums of other processes: made again as their type where this process knows it."""
+"""Records and enums of other processes, decoded as their type if this process has imported it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Build = Callable[[dict[str, Any]], Any]
 
 
 class FieldMismatch(WireError):
-    """A record or enum that does not fit the type of this process that it names.
+    """Error of a record or enum that does not fit its type in this process.
 
     Attributes:
         problem: Description of the mismatch.
-        path: Where it lies in the value: the types of the containers and the places in them, from
-            the outside in. The decoder adds them.
+        path: Its path in the value: the types of the containers and the positions in them,
+            outermost first. The decoder adds them.
     """
 
     def __init__(self, problem: str) -> None:
@@ -36,7 +36,7 @@ class FieldMismatch(WireError):
 
 
 def record(name: Any, fields: dict[Any, Any]) -> Any:
-    """Make a record of its fields, or return them if no such type is known here."""
+    """Build a record from its fields, or return the fields of an unknown type."""
     build = _build_of(name)
     if build is None:
         return fields
@@ -55,7 +55,7 @@ def _build_of(name: Any) -> Build | None:
 
 
 def member(name: Any, value: Any) -> Any:
-    """Make a member of an enum of its value, or return the value if no such enum is known here."""
+    """Return the member of an enum by its value, or the value for an unknown enum."""
     kind = find(name)
     if kind is None or not issubclass(kind, enum.Enum):
         return value
@@ -66,10 +66,10 @@ def member(name: Any, value: Any) -> Any:
 
 
 def find(name: Any) -> type | None:
-    """Return the type of a name, if its module has been imported here.
+    """Return the type of a name, if its module is imported here.
 
-    Looks into the dictionaries only: attributes of a module or a class may be made by code, and
-    that may import anything.
+    Reads dictionaries only: attribute access may run code of a module or a class, and import
+    anything.
     """
     if not isinstance(name, str):
         raise WireError(f"data: {name!r} is not the name of a type")
@@ -96,14 +96,14 @@ def _builder(kind: type) -> Build | None:
     if field_names(kind) is None:
         return None
     check = fields_that_fit(kind)
-    assigned, given = _assigned(kind)
+    assigned, has_constructor = _assigned(kind)
     if not assigned:
         return lambda fields: kind(**check(fields))
-    return lambda fields: _assign(kind, check(fields), assigned, given)
+    return lambda fields: _assign(kind, check(fields), assigned, has_constructor)
 
 
 def _assigned(kind: type) -> tuple[frozenset[str], bool]:
-    """Return the fields that the constructor does not take, and whether there is a constructor for
+    """Return the fields that are no constructor parameters, and True if there is a constructor for
     the others.
     """
     if not is_dataclass(kind):
@@ -114,18 +114,17 @@ def _assigned(kind: type) -> tuple[frozenset[str], bool]:
     return frozenset(field.name for field in fields if not field.init), True
 
 
-def _assign(kind: type, fields: dict[str, Any], assigned: frozenset[str], constructed: bool) -> Any:
+def _assign(kind: type, fields: dict[str, Any], assigned: frozenset[str], has_constructor: bool) -> Any:
     arguments = {name: value for name, value in fields.items() if name not in assigned}
-    made = kind(**arguments) if constructed else object.__new__(kind)
+    instance = kind(**arguments) if has_constructor else object.__new__(kind)
     for name in assigned & fields.keys():
-        # Frozen data classes refuse the usual way.
-        object.__setattr__(made, name, fields[name])
-    return made
+        # Frozen data classes refuse ``setattr``.
+        object.__setattr__(instance, name, fields[name])
+    return instance
 
 
 def _model_builder(kind: Any) -> Build:
-    # pydantic before 2.11 has no such arguments: there it takes names only where the model allows
-    # them.
+    # pydantic before 2.11 has no such arguments, and accepts names only if the model allows them.
     by_name = "by_name" in inspect.signature(kind.model_validate).parameters
     options = {"by_alias": False, "by_name": True} if by_name else {}
     if getattr(kind, "__pydantic_root_model__", False):
@@ -134,12 +133,12 @@ def _model_builder(kind: Any) -> Build:
 
 
 def _map_builders() -> dict[Any, Build]:
-    made: dict[Any, Build] = {type_name(kind): kind for kind in MAPS}
+    builders: dict[Any, Build] = {type_name(kind): kind for kind in MAPS}
     name = type_name(defaultdict)
-    made[name] = partial(defaultdict, None)
+    builders[name] = partial(defaultdict, None)
     for factory in FACTORIES:
-        made[f"{name}[{type_name(factory)}]"] = partial(defaultdict, factory)
-    return made
+        builders[f"{name}[{type_name(factory)}]"] = partial(defaultdict, factory)
+    return builders
 
 
 _MAP_BUILDERS = _map_builders()

@@ -7,12 +7,12 @@ from uuid import UUID
 
 from tidewire.errors import WireError
 
-# The context of the thread may let anything pass as NaN.
+# The context of the thread may accept any text as NaN.
 _STRICT = Context(traps=[InvalidOperation])
 
 
 def decimal(text: bytes) -> Decimal:
-    """Make a decimal of its text."""
+    """Return the decimal of a text."""
     try:
         return Decimal(text.decode("ascii"), _STRICT)
     except (UnicodeDecodeError, InvalidOperation) as error:
@@ -20,7 +20,7 @@ def decimal(text: bytes) -> Decimal:
 
 
 def uuid(content: bytes) -> UUID:
-    """Make a UUID of its 16 bytes."""
+    """Return the UUID of 16 bytes."""
     if len(content) != 16:
         raise WireError(f"data: a UUID has 16 bytes, not {len(content)}")
     return UUID(bytes=content)

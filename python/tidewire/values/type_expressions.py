@@ -26,10 +26,10 @@ def parts_of(model: Any) -> tuple[Any, tuple[Any, ...]] | None:
 
 def expression(origin: Any, arguments: tuple[Any, ...]) -> str:
     """Return the name of a type with arguments."""
-    return f"{_written(origin)}[{', '.join(map(_written, arguments))}]"
+    return f"{_type_text(origin)}[{', '.join(map(_type_text, arguments))}]"
 
 
-def _written(hint: Any) -> str:
+def _type_text(hint: Any) -> str:
     if hint is None or hint is type(None):
         return "None"
     if hint is Ellipsis:
@@ -39,9 +39,9 @@ def _written(hint: Any) -> str:
     if isinstance(hint, types.GenericAlias):
         return expression(hint.__origin__, hint.__args__)
     if isinstance(hint, types.UnionType):
-        return f"types:UnionType[{', '.join(map(_written, hint.__args__))}]"
+        return f"types:UnionType[{', '.join(map(_type_text, hint.__args__))}]"
     if typing.get_origin(hint) is typing.Union:
-        return f"typing:Union[{', '.join(map(_written, typing.get_args(hint)))}]"
+        return f"typing:Union[{', '.join(map(_type_text, typing.get_args(hint)))}]"
     if not isinstance(hint, type):
         return repr(hint)
     parts = parts_of(hint)
@@ -49,10 +49,10 @@ def _written(hint: Any) -> str:
 
 
 def model_of(text: str, find: Find) -> type | None:
-    """Return the generic model of a name with arguments; None if a part of it is not known here.
+    """Return the generic model of a name with arguments; None if a part of it is unknown here.
 
     Args:
-        text: The name, as ``expression`` writes it.
+        text: The name, as written by ``expression``.
         find: Finds a type without arguments.
     """
     if len(text) > _LENGTH_MAX:
@@ -61,26 +61,26 @@ def model_of(text: str, find: Find) -> type | None:
     if origin is None or not vars(origin).get("__pydantic_generic_metadata__"):
         return None
     try:
-        found = _Parser(text, find).whole()
-    # pydantic refuses arguments by errors of many classes.
+        found = _Parser(text, find).parse()
+    # pydantic raises errors of many classes for invalid arguments.
     except Exception:  # noqa: BLE001
         found = None
     if isinstance(found, type) and issubclass(found, origin):
         return found
-    # Arguments without a written form, such as literals: the model has to be here already.
+    # Arguments without a written form, such as literals: find an existing model.
     derived: list[type] = origin.__subclasses__()
-    return next((kind for kind in derived if parts_of(kind) and _written(kind) == text), None)
+    return next((kind for kind in derived if parts_of(kind) and _type_text(kind) == text), None)
 
 
 class _Parser:
-    """Parser of one name. It raises any error for a name that is not known here."""
+    """Parser of one name. It raises an error of any class for an unknown name."""
 
     def __init__(self, text: str, find: Find) -> None:
         self._tokens: list[str] = [token.strip() for token in _TOKEN.findall(text)]
         self._find = find
         self._at = 0
 
-    def whole(self) -> Any:
+    def parse(self) -> Any:
         found = self._type(0)
         if self._at != len(self._tokens):
             raise ValueError("text after the type")

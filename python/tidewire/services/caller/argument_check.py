@@ -31,8 +31,8 @@ class Parameter:
         required: True if it has no default.
         default: Its default; ``inspect.Parameter.empty`` without one.
         hint: Its type.
-        exact: The class whose objects, not those of derived classes, need no look.
-        convert: Makes a value fit, or raises; None if every value fits.
+        exact: The class whose direct objects need no check.
+        convert: Converts a value, or raises; None if every value fits.
     """
 
     name: str
@@ -47,10 +47,9 @@ class Signature:
     """Parameters of a method, without self, the context and the progress of a command.
 
     Args:
-        function: The function, or None for one whose parameters can't be known; it takes everything
-            then.
+        function: The function, or None if its parameters are unknown; it accepts everything then.
         hints: Its annotations.
-        skip: How many of the first parameters the caller does not give: 1 for self.
+        skip: Number of leading parameters that the caller does not pass: 1 for self.
     """
 
     def __init__(self, function: Callable[..., Any] | None, hints: TypeHints, skip: int) -> None:
@@ -68,7 +67,7 @@ class Signature:
         every = [*self.positional, *self.named.values(), self.rest, self.rest_named]
         # None: some must be named.
         self.counts = None if self._must_name else (self._least, len(self.positional))
-        self.takes = None if self._must_name else ([p.name for p in self.positional], self._least, False)
+        self.arity = None if self._must_name else ([p.name for p in self.positional], self._least, False)
         self.plain = all(parameter is None or parameter.convert is None for parameter in every)
         self.exact = [parameter.exact for parameter in self.positional]
         # Empty: some may be given by position only.
@@ -77,19 +76,15 @@ class Signature:
 
     @property
     def parameters(self) -> list[Parameter]:
-        """The parameters that have names, in order."""
+        """The named parameters, in order."""
         return list({p.name: p for p in [*self.positional, *self.named.values()]}.values())
 
     def binds(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        """Return whether arguments bind for certain; ``check`` knows of those where this says
-        no.
-        """
+        """Return True if arguments certainly bind; else ``check`` decides."""
         return not kwargs and not self._must_name and self._least <= len(args) <= len(self.positional)
 
     def fits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        """Return whether arguments that bind need no look for certain; ``convert`` looks at those
-        where this says no.
-        """
+        """Return True if bound arguments certainly need no conversion; else ``convert`` decides."""
         if self.plain:
             return True
         if kwargs or len(args) > len(self.exact):
@@ -100,8 +95,8 @@ class Signature:
         """Check that arguments bind.
 
         Raises:
-            InvalidArgument: if one is missing, given twice, too many or not known; it names all of
-                them.
+            InvalidArgument: if one is missing, passed twice, too many or unknown; the error names
+                all of them.
         """
         if self.binds(args, kwargs):
             return
@@ -119,16 +114,18 @@ class Signature:
         """
         if self.plain:
             return args, kwargs
-        made: list[Any] | None = None
+        converted: list[Any] | None = None
         for at, value in enumerate(args):
             parameter = self.positional[at] if at < len(self.positional) else self.rest
             if parameter is None or parameter.exact is value.__class__ or parameter.convert is None:
                 continue
-            fitting = _fit(title, parameter, value)
-            if fitting is not value:
-                made = list(args) if made is None else made
-                made[at] = fitting
-        return (args if made is None else tuple(made)), (self._convert_named(title, kwargs) if kwargs else kwargs)
+            new_value = _fit(title, parameter, value)
+            if new_value is not value:
+                converted = list(args) if converted is None else converted
+                converted[at] = new_value
+        return (args if converted is None else tuple(converted)), (
+            self._convert_named(title, kwargs) if kwargs else kwargs
+        )
 
     def with_context(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], context: Any) -> Arguments:
         """Return the arguments with the context where the method takes it."""
@@ -139,11 +136,11 @@ class Signature:
         return args, {**kwargs, name: context}
 
     def _add(self, found: inspect.Parameter, hints: TypeHints) -> None:
-        written = hints.unresolved.get(found.name, hints.of.get(found.name, Any))
-        if is_context(written) or is_context(hints.of.get(found.name)):
+        annotation = hints.unresolved.get(found.name, hints.of.get(found.name, Any))
+        if is_context(annotation) or is_context(hints.of.get(found.name)):
             self.context = (found.name, len(self.positional) if found.kind in _POSITIONAL else None)
             return
-        if is_progress(written) or is_progress(hints.of.get(found.name)):
+        if is_progress(annotation) or is_progress(hints.of.get(found.name)):
             self.progress = found.name
             return
         parameter = _parameter(found, hints.of.get(found.name, Any))
@@ -157,37 +154,37 @@ class Signature:
             self.rest_named = parameter
 
     def _convert_named(self, title: str, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-        made: dict[str, Any] | None = None
+        converted: dict[str, Any] | None = None
         for name, value in kwargs.items():
             parameter = self.named.get(name, self.rest_named)
             if parameter is None or parameter.exact is value.__class__ or parameter.convert is None:
                 continue
-            fitting = _fit(title, parameter, value, name)
-            if fitting is not value:
-                made = dict(kwargs) if made is None else made
-                made[name] = fitting
-        return kwargs if made is None else made
+            new_value = _fit(title, parameter, value, name)
+            if new_value is not value:
+                converted = dict(kwargs) if converted is None else converted
+                converted[name] = new_value
+        return kwargs if converted is None else converted
 
     def _problems(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
         problems = []
-        most = len(self.positional)
-        if len(args) > most and self.rest is None:
-            problems.append(f"{len(args)} positional arguments were given: give at most {most}")
-        given = {parameter.name for parameter in self.positional[: len(args)]}
+        limit = len(self.positional)
+        if len(args) > limit and self.rest is None:
+            problems.append(f"{len(args)} positional arguments were given: give at most {limit}")
+        bound = {parameter.name for parameter in self.positional[: len(args)]}
         for name in kwargs:
-            if name in given and name in self.named:
+            if name in bound and name in self.named:
                 problems.append(f"{name}: given twice, by position and by name: give it once")
             elif name not in self.named and self.rest_named is None:
                 problems.append(f"{name}: there is no such parameter: {nearest(name, self.named)}")
-        missing = [p for p in self.parameters if p.required and p.name not in given and p.name not in kwargs]
-        problems.extend(f"{p.name}: missing: give {_wanted(p.hint)}" for p in missing)
+        missing = [p for p in self.parameters if p.required and p.name not in bound and p.name not in kwargs]
+        problems.extend(f"{p.name}: missing: give {_expected(p.hint)}" for p in missing)
         return problems
 
 
 def _parameter(found: inspect.Parameter, hint: Any) -> Parameter:
     exact, convert = converter(hint)
     if found.default is not found.empty and convert is not None and found.default is None:
-        # `qty: int = None` is a way to say that None is allowed.
+        # `qty: int = None` allows None.
         convert = _or_none(convert)
     required = found.default is found.empty and found.kind in (*_POSITIONAL, found.KEYWORD_ONLY)
     return Parameter(found.name, required, found.default, hint, exact, convert)
@@ -203,9 +200,9 @@ def _fit(title: str, parameter: Parameter, value: Any, name: str | None = None) 
         return named(parameter.convert(value), f"{title}: {name or parameter.name}")
     except UNFIT as error:
         raise InvalidArgument(
-            f"{title}: {name or parameter.name}: {short(value)} is not allowed: give {_wanted(parameter.hint)} ({error})"
+            f"{title}: {name or parameter.name}: {short(value)} is not allowed: give {_expected(parameter.hint)} ({error})"
         ) from None
 
 
-def _wanted(hint: Any) -> str:
+def _expected(hint: Any) -> str:
     return "a value" if hint is Any else text(hint)

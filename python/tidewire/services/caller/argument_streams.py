@@ -1,4 +1,4 @@
-"""Generators as arguments: the callee reads them as streams, wherever it runs."""
+"""Generators as arguments: the callee reads them as streams, in any process."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from tidewire.services.instance_transport import Items
 
 _PLAIN = frozenset({str, int, float, bool, bytes, list, dict, tuple, type(None)})
-"""Classes that most arguments have, and streams never."""
+"""Common classes of arguments that are no streams."""
 
 
 class FedArgument(AsyncIterator[Any], Iterator[Any]):
-    """Stream argument as its callee reads it: ``async for``, or ``for`` in a plain function."""
+    """Stream argument of a callee: ``async for``, or ``for`` in a plain function."""
 
     def __init__(self, items: Items, title: str) -> None:
         self.items = items
@@ -47,7 +47,7 @@ class FedArgument(AsyncIterator[Any], Iterator[Any]):
             raise StopIteration from None
 
     async def aclose(self) -> None:
-        """Read no more, and wait until the caller's generator was closed."""
+        """Stop reading, and wait until the caller's generator is closed."""
         await steps.awaited(self.items.over())
 
 
@@ -69,14 +69,14 @@ class ArgumentStream:
         self._stop()
 
     def _stop(self) -> None:
-        # Once: what the generator does at its end is not to be interrupted.
+        # Once: the cleanup of the generator is not interrupted.
         if self.cancelled:
             return
         self.cancelled = True
         if running_loop() is self._loop:
             self._interrupt()
             return
-        # A loop that is closed has no generators any more.
+        # A closed loop has closed its generators.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._interrupt)
 
@@ -85,7 +85,7 @@ class ArgumentStream:
             self._task.cancel()
 
     async def finish(self) -> None:
-        """Stop reading the generator, and wait until it was closed."""
+        """Stop reading the generator, and wait until it is closed."""
         self.cancel()
         if running_loop() is self._loop and asyncio.current_task() is not self._task:
             await asyncio.wait([self._task])
@@ -96,7 +96,7 @@ class ArgumentStream:
             await pump(generator if hasattr(generator, "__aiter__") else _Plain(generator), self.channel, self)
         except asyncio.CancelledError as cancelled:
             if not self.cancelled:
-                # The loop ends: the items so far are not all.
+                # The loop ends: the stream is incomplete.
                 error = error_for_caller(self.channel.title, cancelled)
             raise
         # The callee receives an exception of the generator, after the items before it.
@@ -127,32 +127,31 @@ class _Plain(AsyncIterator[Any]):
 def feed(
     title: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], over_links: bool, node: Node
 ) -> tuple[tuple[Any, ...], Mapping[str, Any], list[ArgumentStream]]:
-    """Replace generators among arguments by what the callee can read: asynchronous ones, and over
-    links all that are no data. Each is written as far ahead of who takes its items as the node of
-    the caller says.
+    """Replace generators in arguments by streams for the callee: asynchronous ones, and over links
+    all iterators. ``stream_ahead`` of the calling node limits the items ahead of a reader.
 
     Raises:
-        InvalidArgument: if there are some and no event loop runs here.
+        InvalidArgument: if there are any and no event loop runs on this thread.
     """
-    chosen = has_streams if over_links else has_generators
-    if not chosen(args, kwargs):
+    has_any = has_streams if over_links else has_generators
+    if not has_any(args, kwargs):
         return args, kwargs, []
     if running_loop() is None:
         raise InvalidArgument(f"{title}: a generator as an argument needs an event loop: await the call, without .sync")
     feeds: list[ArgumentStream] = []
 
-    def replaced(value: Any, name: object) -> Any:
-        if not chosen((value,), {}):
+    def replace_stream(value: Any, name: object) -> Any:
+        if not has_any((value,), {}):
             return value
         feeds.append(ArgumentStream(value, Channel(f"{title}: argument {name}", node.serving.stream_ahead)))
         return FedArgument(feeds[-1].channel, feeds[-1].channel.title)
 
-    made = tuple(replaced(value, at + 1) for at, value in enumerate(args))
-    return made, {name: replaced(value, name) for name, value in kwargs.items()}, feeds
+    new_args = tuple(replace_stream(value, at + 1) for at, value in enumerate(args))
+    return new_args, {name: replace_stream(value, name) for name, value in kwargs.items()}, feeds
 
 
 def has_generators(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Return whether there are asynchronous generators among arguments."""
+    """Return True if an argument is an asynchronous generator."""
     for value in args:
         if value.__class__ is AsyncGeneratorType:
             return True
@@ -160,8 +159,8 @@ def has_generators(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
 
 
 def has_streams(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Return whether there are iterators among arguments, asynchronous or not: over a link they
-    travel item by item.
+    """Return True if an argument is an iterator, asynchronous or not: links send its items one by
+    one.
     """
     for value in args:
         if value.__class__ not in _PLAIN and _is_stream(value.__class__):
@@ -170,5 +169,5 @@ def has_streams(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
 
 
 def _is_stream(kind: type) -> bool:
-    # An awaitable iterator is a call that somebody forgot to await.
+    # An awaitable iterator is a call that was not awaited.
     return hasattr(kind, "__anext__") or (hasattr(kind, "__next__") and not hasattr(kind, "__await__"))

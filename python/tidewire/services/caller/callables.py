@@ -1,4 +1,4 @@
-"""Arguments that are functions: called as the annotation says, wherever they live."""
+"""Arguments that are functions, called as their annotation requires, locally or remotely."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _AWAITED = (Awaitable, Coroutine)
 
 
 def function(hint: Any, value: Any) -> Any:
-    """Return a function that is called as a type says: ``Callable[..., Awaitable[T]]`` is awaited,
-    ``Callable[..., T]`` blocks.
+    """Return a function with the calling convention of a type: ``Callable[..., Awaitable[T]]`` is
+    awaited, ``Callable[..., T]`` blocks.
 
     Raises:
-        TypeError: if it is no function.
+        TypeError: if the value is not callable.
     """
     if not callable(value):
         raise TypeError(f"Expected `{text(hint)}`, got `{type(value).__name__}`")
@@ -33,8 +33,8 @@ def function(hint: Any, value: Any) -> Any:
 
 def _awaited(call: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     @functools.wraps(call, updated=())
-    async def later(*args: Any, **kwargs: Any) -> Any:
-        made = call(*args, **kwargs)
-        return await made if inspect.isawaitable(made) else made
+    async def call_async(*args: Any, **kwargs: Any) -> Any:
+        result = call(*args, **kwargs)
+        return await result if inspect.isawaitable(result) else result
 
-    return later
+    return call_async

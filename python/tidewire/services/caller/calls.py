@@ -1,4 +1,4 @@
-"""Calls of a client's methods: something to await, or something to read with ``async for``."""
+"""Calls of a client's methods: awaitables, or streams for ``async for``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer of one instance to a call that went to all.
+    """Reply of one instance to a call with the policy "all".
 
     Attributes:
         instance: The id of the instance.
@@ -43,21 +43,17 @@ class Answer:
 
 
 class LinkCall(Pending[Any]):
-    """A call of a method that gives one value, of a service in other processes. The compiled half
-    makes it.
-    """
+    """A call of a method with one result, to another process. The compiled part makes it."""
 
     __slots__ = ()
 
     def __aiter__(self) -> AsyncIterator[Any]:
-        # The method was not known yet, and is a stream.
+        # The method was unknown at the call, and is a stream.
         return Stream(self._outbound_call()).__aiter__()
 
 
 class Call(NotData, Coroutine[Any, Any, Any]):
-    """A call of a method that gives one value. It is sent when it is awaited; cancelling it cancels
-    the handler.
-    """
+    """A call of a method with one result. The await sends it; cancelling it cancels the handler."""
 
     __slots__ = ("__weakref__", "_made", "_sending", "_steps", "_used")
 
@@ -71,21 +67,21 @@ class Call(NotData, Coroutine[Any, Any, Any]):
         if self._used:
             raise RuntimeError(f"{self._sending.title}: this call was awaited already: call the method again")
         self._used = True
-        self._steps = call = self._all() if self._sending.options.policy.kind == "all" else self._one()
+        self._steps = call = self._call_all() if self._sending.options.policy.kind == "all" else self._call_one()
         return call
 
-    # A task can be made of it, as of any coroutine.
+    # The coroutine protocol, for tasks.
 
     def send(self, value: Any) -> Any:
-        """Go on, as a coroutine does."""
-        return self._begun().send(value)
+        """Resume it, as a coroutine."""
+        return self._coroutine().send(value)
 
     def throw(self, *error: Any) -> Any:
-        """Raise an error where it waits, as a coroutine does."""
-        return self._begun().throw(*error)
+        """Raise an error in it, as a coroutine."""
+        return self._coroutine().throw(*error)
 
     def close(self) -> None:
-        """Give it up, as a coroutine does."""
+        """Close it, as a coroutine."""
         self._used = True
         if self._steps is not None:
             self._steps.close()
@@ -107,59 +103,57 @@ class Call(NotData, Coroutine[Any, Any, Any]):
             never_awaited(self._sending.title, self._made, 3)
 
     def run(self) -> Any:
-        """Send it, and block this thread until it is answered."""
+        """Send the call, and block this thread until its reply."""
         self._used = True
         if self._sending.options.policy.kind == "all":
             sending = self._sending
-            return [_answer(sending, port, reply) for port, reply in self._sent_to_all(sending.found())]
-        return steps.blocking(self._attempts(self._sending.found()).steps())
+            return [_answer(sending, port, reply) for port, reply in self._send_to_all(sending.resolve_blocking())]
+        return steps.blocking(self._attempts(self._sending.resolve_blocking()).steps())
 
-    def _begun(self) -> Generator[Any, Any, Any]:
+    def _coroutine(self) -> Generator[Any, Any, Any]:
         return self.__await__() if self._steps is None else self._steps
 
     def _attempts(self, group: Group) -> RetryLoop:
         return RetryLoop(self._sending, group, self._sending.request(False, group.over_links))
 
-    def _one(self) -> Generator[Any, Any, Any]:
-        attempts = self._attempts((yield from self._sending.finding()))
+    def _call_one(self) -> Generator[Any, Any, Any]:
+        attempts = self._attempts((yield from self._sending.resolve_async()))
         try:
             return (yield from steps.awaiting(attempts.steps()))
         finally:
             for one in attempts.request.feeds:
                 yield from one.finish().__await__()
 
-    def _all(self) -> Generator[Any, Any, Any]:
-        sent = self._sent_to_all((yield from self._sending.finding()))
+    def _call_all(self) -> Generator[Any, Any, Any]:
+        replies = self._send_to_all((yield from self._sending.resolve_async()))
         answers = []
         try:
-            while sent:
-                port, reply = sent[0]
+            while replies:
+                port, reply = replies[0]
                 try:
                     value = yield from reply.__await__()
-                    answers.append(Answer(port.instance, self._sending.made(port, value)))
+                    answers.append(Answer(port.instance, self._sending.convert_result(port, value)))
                 except (asyncio.CancelledError, GeneratorExit):
                     raise
-                # One that fails does not take the answers of the others along.
+                # One failure does not discard the other answers.
                 except BaseException as error:  # noqa: BLE001
                     answers.append(Answer(port.instance, error=error))
-                del sent[0]
+                del replies[0]
             return answers
         finally:
-            for _, reply in sent:
+            for _, reply in replies:
                 reply.cancel()
 
-    def _sent_to_all(self, group: Group) -> list[tuple[InstanceTransport, Any]]:
+    def _send_to_all(self, group: Group) -> list[tuple[InstanceTransport, Any]]:
         sending = self._sending
         if has_streams(sending.args, sending.kwargs):
             raise InvalidArgument(f"{sending.title}: a stream as an argument can't go to several: call one instance")
         request = sending.request(False)
-        return [(port, _sent(port, request)) for port in group.audience()]
+        return [(port, _send(port, request)) for port in group.audience()]
 
 
 class CallOrStream(Call):
-    """A call of a method that nobody here has heard of yet: it can be awaited, or read as what
-    gives a stream is.
-    """
+    """A call of an unknown method: it can be awaited, or read as a stream."""
 
     __slots__ = ("_stream",)
 
@@ -180,7 +174,7 @@ class CallOrStream(Call):
         return self._read().__anext__()
 
     async def aclose(self) -> None:
-        """Read no more; see ``Stream.aclose``."""
+        """Stop reading; see ``Stream.aclose``."""
         await self._read().aclose()
 
     async def __aenter__(self) -> Stream[Any]:
@@ -191,7 +185,7 @@ class CallOrStream(Call):
 
 
 class _Failed:
-    """A reply that was over before it began."""
+    """A reply of a call that could not be sent."""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error
@@ -204,10 +198,10 @@ class _Failed:
         raise self._error
 
     def cancel(self) -> None:
-        """There is nothing to cancel."""
+        """Do nothing."""
 
 
-def _sent(port: InstanceTransport, request: Request) -> Any:
+def _send(port: InstanceTransport, request: Request) -> Any:
     try:
         return port.call(request)
     except TidewireError as error:
@@ -216,7 +210,7 @@ def _sent(port: InstanceTransport, request: Request) -> Any:
 
 def _answer(sending: OutboundCall, port: InstanceTransport, reply: Any) -> Answer:
     try:
-        return Answer(port.instance, sending.made(port, reply.wait()))
-    # One that fails does not take the answers of the others along.
+        return Answer(port.instance, sending.convert_result(port, reply.wait()))
+    # One failure does not discard the other answers.
     except Exception as error:  # noqa: BLE001
         return Answer(port.instance, error=error)

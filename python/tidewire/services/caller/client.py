@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from tidewire.streams.command_run import CommandRun, SyncCommandRun
 
 _S = TypeVar("_S", bound="Service")
-_NONE: tuple[list[str], int, bool] = ([], 0, True)
-"""Of arguments that are looked at for each call."""
-_KEPT = frozenset(("timeout", "priority"))
+_ANY_ARITY: tuple[list[str], int, bool] = ([], 0, True)
+"""Arity of a method whose arguments are checked at each call."""
+_CACHED_OPTIONS = frozenset(("timeout", "priority"))
 _SCALARS = frozenset((int, float, str))
 _VARIANTS_MAX = 32
-"""Most clients with other options that a client keeps."""
+"""Most cached clients with other options."""
 
 
 class NoSuchMethod(NoSuchTarget, AttributeError):
@@ -56,12 +56,12 @@ def client(node: Node, service: type | str, name: str | None = None) -> Any: ...
 
 
 def client(node: Node, service: Any, name: str | None = None) -> Any:
-    """Return a client of a service, whether or not it is served at the moment.
+    """Return a client of a service. The service need not be running.
 
     Args:
-        node: Where the calls are made.
-        service: The class that declares it, for a client with its methods and types; or its name.
-        name: Name that the service is served under, if it differs from the name of the class.
+        node: The node that makes the calls.
+        service: The class of the service, for a client with its methods and types; or its name.
+        name: Name of the service, if it differs from the name of the class.
 
     Raises:
         InvalidArgument: if the class declares no service, or a name is not allowed.
@@ -84,11 +84,11 @@ def client(node: Node, service: Any, name: str | None = None) -> Any:
 
 
 class Client:
-    """Stands for a service: its methods are the methods of the service.
+    """Client of a service. It has the methods of the service.
 
-    ``await client.quote("X")`` calls, ``async for tick in client.ticks("X")`` reads a stream,
-    ``client.sync.quote("X")`` does it from a plain thread, and
-    ``client.with_(timeout=1.0).quote("X")`` with other options.
+    ``await client.quote("X")`` calls a method, and ``async for tick in client.ticks("X")`` reads a
+    stream. ``client.sync.quote("X")`` blocks a plain thread, and
+    ``client.with_(timeout=1.0).quote("X")`` calls with other options.
     """
 
     def __init__(self, registry: Registry, service: str, declared: Declaration | None, options: CallOptions) -> None:
@@ -96,15 +96,15 @@ class Client:
         self._service = service
         self._declared = declared
         self._options = options
-        self._made: dict[str, ClientMethod] = {}
+        self._client_methods: dict[str, ClientMethod] = {}
         self._variants: dict[tuple[Any, ...], Client] = {}
 
     def __class_getitem__(cls, service: Any) -> GenericAlias:
-        """``Client[Pricing]``, as annotations have it."""
+        """``Client[Pricing]``, for annotations."""
         return GenericAlias(cls, service)
 
     def with_(self, **options: Any) -> Client:
-        """Return a client that calls with other options.
+        """Return a client with other options.
 
         Args:
             **options: ``timeout`` in seconds, ``priority``, ``instance`` (the id of one),
@@ -114,10 +114,10 @@ class Client:
         Raises:
             InvalidArgument: if an option is not known, or its value is not allowed.
         """
-        # A policy has dice of its own, and headers can be changed by who gave them.
+        # A policy has its own random state, and the caller may change the headers.
         types = tuple(map(type, options.values()))
-        keeps = _KEPT.issuperset(options) and _SCALARS.issuperset(types)
-        key = (*options.items(), *types) if keeps else None
+        is_cacheable = _CACHED_OPTIONS.issuperset(options) and _SCALARS.issuperset(types)
+        key = (*options.items(), *types) if is_cacheable else None
         found = None if key is None else self._variants.get(key)
         if found is None:
             found = Client(self._registry, self._service, self._declared, self._options.changed(options))
@@ -140,13 +140,13 @@ class Client:
         known = self._methods()
         if known is not None and name not in known:
             raise NoSuchMethod(f"{self._service} has no method {name!r}: {nearest(name, {*known, *commands})}")
-        made = self._made.get(name)
-        if made is None:
-            made = self._made[name] = ClientMethod(self, name)
+        client_method = self._client_methods.get(name)
+        if client_method is None:
+            client_method = self._client_methods[name] = ClientMethod(self, name)
         if known is not None:
-            # The next look finds it without coming here.
-            self.__dict__[name] = made
-        return made
+            # The next access bypasses this method.
+            self.__dict__[name] = client_method
+        return client_method
 
     def __dir__(self) -> list[str]:
         return sorted({*(self._methods() or ()), *self._commands(), "sync", "with_"})
@@ -163,14 +163,14 @@ class Client:
         )
 
     def _methods(self) -> Mapping[str, object] | None:
-        """Return the methods by their names, or None as long as nobody knows them."""
+        """Return the methods by their names, or None while they are unknown."""
         if self._declared is not None:
             return self._declared.methods
         group = self._registry.find(self._service)
         return None if group is None else group.methods
 
     def _commands(self) -> Mapping[str, Command | ServiceCommand]:
-        """Return the commands by their names, as far as they are known."""
+        """Return the known commands by their names."""
         if self._declared is not None:
             return self._declared.commands
         group = self._registry.find(self._service)
@@ -178,36 +178,36 @@ class Client:
 
 
 class ClientMethod(NativeMethod):
-    """A method of a service, to be called."""
+    """A callable method of a service."""
 
-    def __new__(cls, of: Client, name: str) -> Self:
-        declared = None if of._declared is None else of._declared.methods[name]
-        takes = None if declared is None else declared.function.signature.takes or _NONE
+    def __new__(cls, owner: Client, name: str) -> Self:
+        declared = None if owner._declared is None else owner._declared.methods[name]
+        arity = None if declared is None else declared.function.signature.arity or _ANY_ARITY
         result = None if declared is None else declared.result
-        return super().__new__(cls, of._options.priority, result, takes)
+        return super().__new__(cls, owner._options.priority, result, arity)
 
-    def __init__(self, of: Client, name: str) -> None:
-        self._client = of
+    def __init__(self, owner: Client, name: str) -> None:
+        self._client = owner
         self.__name__ = name
-        self._title = f"{of._service}.{name}"
-        declared = None if of._declared is None else of._declared.methods[name]
+        self._title = f"{owner._service}.{name}"
+        declared = None if owner._declared is None else owner._declared.methods[name]
         self._signature: Signature | None = None if declared is None else declared.function.signature
         self._streams = None if declared is None else declared.function.streams
         self._timeout = None if declared is None else declared.mark.timeout
         self._result = None if declared is None else declared.result
         self._cost = None if declared is None else declared.cost
-        self._one = of._options.policy.kind != "all"
+        self._has_one_target = owner._options.policy.kind != "all"
 
     def with_(self, **options: Any) -> ClientMethod:
         """Return the method with other options; see ``Client.with_``."""
         return ClientMethod(self._client.with_(**options), self.__name__)
 
     def explain(self, *args: Any, **kwargs: Any) -> RoutingExplanation:
-        """Return what the policy "lowest_latency" knows of the instances for a call with these
-        arguments, and its last decisions with their reasons. It sends nothing.
+        """Return the estimates of the policy "lowest_latency" for a call with these arguments, and
+        its last decisions with their reasons. It sends nothing.
         """
-        of = self._client
-        group = of._registry.find(of._service)
+        owner = self._client
+        group = owner._registry.find(owner._service)
         return (
             RoutingExplanation()
             if group is None
@@ -216,7 +216,7 @@ class ClientMethod(NativeMethod):
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """Signature for callers, as far as it is known."""
+        """Signature for callers; ``(*args, **kwargs)`` if unknown."""
         found = self._found()
         if found is None:
             return signatures.UNKNOWN
@@ -224,64 +224,69 @@ class ClientMethod(NativeMethod):
 
     @property
     def __doc__(self) -> str:  # type: ignore[override]
-        """Text that ``help`` shows."""
+        """Text for ``help``."""
         found = self._found()
         return "" if found is None else signatures.text(self.__name__, self.__signature__, found)
 
     def _found(self) -> Method | MethodInfo | None:
-        """Return its declaration, or what its instances say of it."""
-        of = self._client
-        if of._declared is not None:
-            return of._declared.methods[self.__name__]
-        group = of._registry.find(of._service)
+        """Return its declaration, or its description by the instances."""
+        owner = self._client
+        if owner._declared is not None:
+            return owner._declared.methods[self.__name__]
+        group = owner._registry.find(owner._service)
         return None if group is None else group.methods.get(self.__name__)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call it. ``NativeMethod`` makes the usual calls by itself."""
-        of = self._client
-        group = of._registry.find(of._service)
-        streams, timeout = self._known(group, args, kwargs)
-        if self._one and group is not None and group.over_links and not has_streams(args, kwargs):
-            self._note(group, timeout, bool(streams))
+        """Call it. ``NativeMethod`` handles the fast path."""
+        owner = self._client
+        registry, service = owner._registry, owner._service
+        group = registry.find(service)
+        streams, timeout = self._method_kind(group, args, kwargs)
+        if self._has_one_target and group is not None and group.over_links and not has_streams(args, kwargs):
+            self._enable_fast_path(group, timeout, bool(streams))
             return self._over_link(args, kwargs, bool(streams))
         sending = OutboundCall(
-            of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result, self._cost
+            registry, service, self.__name__, args, kwargs, owner._options, timeout, self._result, self._cost
         )
         if streams is None:
             return CallOrStream(sending)
         return Stream(sending) if streams else Call(sending)
 
     async def start(self, *args: Any, **kwargs: Any) -> CommandRun[Any]:
-        """Start the command of this name, as ``ClientCommand.start`` does, if no method has it.
+        """Start the command of this name; see ``ClientCommand.start``.
 
         Raises:
-            InvalidArgument: if it is a method.
+            InvalidArgument: if it is the name of a method.
         """
-        of = self._client
-        if self.__name__ in (of._methods() or ()):
+        owner = self._client
+        if self.__name__ in (owner._methods() or ()):
             raise InvalidArgument(f"{self._title}: it is a method: call it, `await client.{self.__name__}(...)`")
-        return await ClientCommand(of, self.__name__).start(*args, **kwargs)
+        return await ClientCommand(owner, self.__name__).start(*args, **kwargs)
 
-    def _note(self, group: Group, timeout: float | None, streams: bool) -> None:
-        """Let the next calls be made as usual, if nothing is to be seen to."""
+    def _enable_fast_path(self, group: Group, timeout: float | None, streams: bool) -> None:
+        """Enable the fast path for the next calls, if it applies."""
         options, version = self._client._options, group.balancer.version
         if version is None or options.instance is not None or self.__name__ not in group.methods:
             return
         policy, method = options.policy, group.methods[self.__name__]
-        chance = (policy.kind, policy.explore, options.dice, method.idempotent, self._cost or method.cost_argument)
+        choice = (policy.kind, policy.explore, options.dice, method.idempotent, self._cost or method.cost_argument)
         headers = dict(options.headers) or None
         timeout_s = options.timeout or timeout or (inf if streams else CALL_TIMEOUT_S)
-        of, node = self._client._service, self._client._registry.node
+        service, node = self._client._service, self._client._registry.node
         credit = node.links.stream_credit if streams else 0
-        self._goes(group, group.balancer, version, chance, headers, of, self.__name__, timeout_s, node.name, credit)
+        self._goes(
+            group, group.balancer, version, choice, headers, service, self.__name__, timeout_s, node.name, credit
+        )
 
     def _outbound_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OutboundCall:
-        """Return the call over a link that the fast path does not make."""
-        of = self._client
-        timeout = self._of(of._registry.find(of._service))[1]
-        return OutboundCall(
-            of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result, self._cost
-        )
+        """Return a call over a link outside of the fast path."""
+        group = self._client._registry.find(self._client._service)
+        return self._new_call(args, kwargs, self._of(group)[1])
+
+    def _new_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | None) -> OutboundCall:
+        owner, name = self._client, self.__name__
+        registry, service, options = owner._registry, owner._service, owner._options
+        return OutboundCall(registry, service, name, args, kwargs, options, timeout, self._result, self._cost)
 
     def __repr__(self) -> str:
         return f"<method {self._title} of {self._client!r}>"
@@ -292,21 +297,19 @@ class ClientMethod(NativeMethod):
     def _run(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call it, and block this thread."""
         refuse_loop(self._title)
-        of = self._client
-        streams, timeout = self._known(of._registry.find(of._service), args, kwargs)
+        owner = self._client
+        streams, timeout = self._method_kind(owner._registry.find(owner._service), args, kwargs)
         if streams is None:
-            steps.blocking(of._registry.find_again(of._service, of._options.timeout or CALL_TIMEOUT_S))
-            streams, timeout = self._of(of._registry.find(of._service))
-        sending = OutboundCall(
-            of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result, self._cost
-        )
+            steps.blocking(owner._registry.find_again(owner._service, owner._options.timeout or CALL_TIMEOUT_S))
+            streams, timeout = self._of(owner._registry.find(owner._service))
+        sending = self._new_call(args, kwargs, timeout)
         return BlockingStream(sending) if streams else Call(sending).run()
 
-    def _known(
+    def _method_kind(
         self, group: Group | None, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[bool | None, float | None]:
-        """Check the arguments, and return whether it gives a stream and how long it may take; None:
-        nobody knows yet.
+        """Check the arguments. Return True if the result is a stream, and the timeout; None if
+        unknown.
         """
         if self._signature is not None and not self._signature.binds(args, kwargs):
             self._signature.check(self._title, args, kwargs)
@@ -320,54 +323,51 @@ class ClientMethod(NativeMethod):
 
 
 class ClientCommand:
-    """A command of a service, to be started: ``run = await client.reindex.start(7,
-    key="shard-7")``.
-    """
+    """A command of a service: ``run = await client.reindex.start(7, key="shard-7")``."""
 
-    def __init__(self, of: Client, name: str) -> None:
-        self._client = of
+    def __init__(self, owner: Client, name: str) -> None:
+        self._client = owner
         self.__name__ = name
-        self._title = f"{of._service}.{name}"
+        self._title = f"{owner._service}.{name}"
 
     async def start(
         self, *args: Any, key: str | None = None, id: str | None = None, priority: str = "normal", **kwargs: Any
     ) -> CommandRun[Any]:
-        """Start it. It is done once somebody serves it, and goes on whatever becomes of this
-        process.
+        """Start the command. It runs once the service has an instance, and survives this process.
 
         Args:
             *args: Its arguments, 512 KiB at most.
-            key: Subject of the command, such as a shard or a customer; with ``exclusive="key"``
-                one of a key runs at a time.
-            id: An idempotency key: starting it again with the same id gives the command that is
-                there. A random one if nothing is said.
-            priority: Which go first where some wait: "urgent", "high", "normal" or "low".
+            key: Subject of the command, such as a shard or a customer; with ``exclusive="key"`` one
+                command per key runs at a time.
+            id: An idempotency key: a second start with the same id returns the existing command.
+                The default is random.
+            priority: Priority in the queue: "urgent", "high", "normal" or "low".
             **kwargs: Its arguments by name.
 
         Returns:
-            The command, which is stored as durably as the messages of streams.
+            The command, stored as durably as the events of streams.
 
         Raises:
             InvalidArgument: if an argument is missing, not known or not allowed, or the node has no
-                place for commands.
+                storage backend.
             SettingsDiffer: if the id is that of a command with another name, key or arguments.
             PayloadTooLarge: if the arguments are too large.
-            StreamFull: if too many commands are kept.
+            StreamFull: if too many commands are stored.
         """
-        of = self._client
-        known, result = of._commands().get(self.__name__), None
+        owner = self._client
+        known, result = owner._commands().get(self.__name__), None
         exclusive = known.exclusive if isinstance(known, ServiceCommand) else known and known.mark.exclusive
         if known is not None and not isinstance(known, ServiceCommand):
             known.function.signature.check(self._title, args, kwargs)
             result = known.result
         if exclusive is not None and key is None:
             raise InvalidArgument(f'{self._title}: key: missing: it is exclusive="key"; say what it is about')
-        return await of._registry.node._start_command(
-            of._service, self.__name__, args, kwargs, key, id, priority, result
+        return await owner._registry.node._start_command(
+            owner._service, self.__name__, args, kwargs, key, id, priority, result
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Commands are started, not called."""
+        """Raise InvalidArgument: commands are started, not called."""
         raise InvalidArgument(
             f"{self._title}: it is a command: start it, `run = await client.{self.__name__}.start(...)`"
         )
@@ -380,7 +380,7 @@ class BlockingCommand(Blocking[ClientCommand]):
     """A command of a service for plain threads: ``client.sync.reindex.start(7)``."""
 
     def start(self, *args: Any, **kwargs: Any) -> SyncCommandRun[Any]:
-        """Start it; see ``ClientCommand.start``."""
+        """Start the command; see ``ClientCommand.start``."""
         return run(self._node, self._of.start(*args, **kwargs)).sync
 
 

@@ -16,10 +16,10 @@ _NEVER = (str, bytes, bytearray, dict)
 
 
 def typed_stream(hint: Any, item: Any, convert: Convert | None, value: Any) -> Any:
-    """Return a value as a stream of this type; it stays the same object if nothing is to be done.
+    """Return a value as a stream of a type; the same object if it needs no conversion.
 
     Raises:
-        TypeError: if it is none.
+        TypeError: if it is not iterable.
     """
     asynchronous = hasattr(value, "__aiter__")
     if isinstance(value, _NEVER) or not (asynchronous or hasattr(value, "__iter__")):
@@ -30,18 +30,18 @@ def typed_stream(hint: Any, item: Any, convert: Convert | None, value: Any) -> A
         return iter(value) if convert is None else _Typed(iter(value), item, convert)
     if asynchronous:
         return value if convert is None else _AsyncTyped(value.__aiter__(), item, convert)
-    return _AsyncTyped(_Later(iter(value)), item, convert)
+    return _AsyncTyped(_PlainIterator(iter(value)), item, convert)
 
 
-def named(made: Any, title: str) -> Any:
-    """Return what was made of an argument; if it is a stream, its errors call it so."""
-    if isinstance(made, _Items):
-        made.title = title
-    return made
+def named(argument: Any, title: str) -> Any:
+    """Return a converted argument. A stream uses the title in its errors."""
+    if isinstance(argument, _Items):
+        argument.title = title
+    return argument
 
 
 class _Items:
-    """Items that are made to fit, one by one."""
+    """Items that are converted one by one."""
 
     title = "a stream"
 
@@ -68,7 +68,7 @@ class _AsyncTyped(_Items, AsyncIterator[Any]):
         return self._fitting(await self._items.__anext__())
 
     async def aclose(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         close = getattr(self._items, "aclose", None)
         if close is not None:
             await close()
@@ -79,13 +79,13 @@ class _Typed(_Items, Iterator[Any]):
         return self._fitting(next(self._items))
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         close = getattr(self._items, "close", None)
         if close is not None:
             close()
 
 
-class _Later(AsyncIterator[Any]):
+class _PlainIterator(AsyncIterator[Any]):
     """A plain iterator, read with ``async for``."""
 
     def __init__(self, items: Iterator[Any]) -> None:

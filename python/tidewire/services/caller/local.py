@@ -74,7 +74,7 @@ def open_stream(
         kind: The writer of an asynchronous generator.
 
     Raises:
-        Refused: if the instance takes no more calls.
+        Refused: if the instance accepts no more calls.
     """
     running = InboundCall(request, method, host.instance)
     writer = (kind if method.coroutine else PlainWriter)(host, running, channel)

@@ -18,16 +18,16 @@ _NAMES = ("timeout", "priority", "instance", "policy", "headers")
 
 @dataclass(frozen=True)
 class CallOptions:
-    """How calls are made. None leaves it as it is.
+    """Options of calls.
 
     Attributes:
-        timeout: Seconds until AskTimeout. Without it the method's own counts, else 30; a stream has
-            none of its own.
-        priority: "urgent", "high", "normal" or "low": which calls go first where some wait.
-        instance: The id of the instance that is called.
-        policy: How an instance is chosen.
-        headers: Headers that the handler sees as ``tw.context().headers``.
-        dice: Where the policy's chance comes from.
+        timeout: Seconds until AskTimeout. None uses the timeout of the method, else 30 seconds; a
+            stream has no default.
+        priority: "urgent", "high", "normal" or "low": the priority in the queue.
+        instance: The id of the called instance.
+        policy: The balancing policy.
+        headers: Headers for the handler, in ``tw.context().headers``.
+        dice: Random state of the policy.
     """
 
     timeout: float | None = None
@@ -37,26 +37,26 @@ class CallOptions:
     headers: Mapping[str, str] = field(default_factory=dict)
     dice: random.Random = field(default_factory=random.Random, repr=False, compare=False)
 
-    def changed(self, given: Mapping[str, Any]) -> CallOptions:
-        """Return these options with others in the place of some.
+    def changed(self, changes: Mapping[str, Any]) -> CallOptions:
+        """Return these options with some replaced; None keeps an option.
 
         Raises:
             InvalidArgument: if an option is not known, or its value is not allowed.
         """
-        unknown = next((name for name in given if name not in _NAMES), None)
+        unknown = next((name for name in changes if name not in _NAMES), None)
         if unknown is not None:
             raise InvalidArgument(f"with_: {unknown}: there is no such option: {nearest(unknown, _NAMES)}")
-        wanted = {name: value for name, value in given.items() if value is not None}
+        values = {name: value for name, value in changes.items() if value is not None}
         for name, check in _CHECKS.items():
-            if name in wanted:
-                wanted[name] = check(wanted[name])
-        if "policy" in wanted:
-            wanted["dice"] = random.Random(wanted["policy"].seed)
-        if "instance" in wanted and wanted.get("policy", self.policy).kind == "all":
+            if name in values:
+                values[name] = check(values[name])
+        if "policy" in values:
+            values["dice"] = random.Random(values["policy"].seed)
+        if "instance" in values and values.get("policy", self.policy).kind == "all":
             raise InvalidArgument(
-                f"with_: instance: {wanted['instance']!r} is not allowed beside policy='all': give one"
+                f"with_: instance: {values['instance']!r} is not allowed beside policy='all': give one"
             )
-        return dataclasses.replace(self, **wanted)
+        return dataclasses.replace(self, **values)
 
 
 def _timeout(value: object) -> object:

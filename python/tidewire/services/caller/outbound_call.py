@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class OutboundCall:
-    """A call that has not been sent yet."""
+    """An unsent call."""
 
     registry: Registry
     service: str
@@ -35,7 +35,7 @@ class OutboundCall:
     timeout: float | None = None
     result: Callable[[Any], Any] | None = None
     cost: tuple[int, str] | None = None
-    """Place and name of the argument that says its cost."""
+    """Position and name of the cost argument."""
     span: Any = None
     """Its span, if its fast path has begun one."""
 
@@ -46,41 +46,39 @@ class OutboundCall:
 
     @property
     def timeout_s(self) -> float:
-        """How long it may take, if it gives one value."""
+        """Timeout in seconds of a call with one result."""
         return self.options.timeout or self.timeout or CALL_TIMEOUT_S
 
-    def made(self, port: InstanceTransport, value: Any) -> Any:
-        """Return a result as the type that the client knows; one of this process is handed over as
-        it is.
-        """
+    def convert_result(self, port: InstanceTransport, value: Any) -> Any:
+        """Return a result as the type of the client; a result of this process stays unchanged."""
         return value if self.result is None or not port.over_link else self.result(value)
 
     def group(self) -> Group:
-        """Return the instances that it may go to."""
+        """Return the candidate instances."""
         return self.registry.group(self.service)
 
-    def finding(self) -> Generator[Any, Any, Group]:
-        """Return the instances that it may go to; where nobody is known, the hub is asked."""
+    def resolve_async(self) -> Generator[Any, Any, Group]:
+        """Return the candidate instances; ask the hub if none is known."""
         if self.registry.find(self.service) is None:
             yield from steps.awaiting(self.registry.find_again(self.service, self.timeout_s))
         return self.group()
 
-    def found(self) -> Group:
-        """As ``finding``, and block this thread."""
+    def resolve_blocking(self) -> Group:
+        """Return the same as ``resolve_async``, and block this thread."""
         if self.registry.find(self.service) is None:
             steps.blocking(self.registry.find_again(self.service, self.timeout_s))
         return self.group()
 
     def is_idempotent(self, group: Group) -> bool:
-        """Return whether it may be made again where it is not known whether it was handled."""
+        """Return True if a retry is allowed after an unknown outcome."""
         method = group.methods.get(self.method)
         if method is None or method.stream or not method.idempotent:
             return False
         return not has_streams(self.args, self.kwargs)
 
     def facts(self, group: Group) -> tuple[str, Any, bool]:
-        """Return what the policy "lowest_latency" knows of it: its method, the argument that says
-        its cost, and whether it is idempotent.
+        """Return the data for the policy "lowest_latency": its method, its cost argument, and True
+        if it is idempotent.
         """
         value, method = None, group.methods.get(self.method)
         cost = self.cost or (None if method is None else method.cost_argument)
@@ -90,8 +88,8 @@ class OutboundCall:
         return self.method, value, self.is_idempotent(group)
 
     def steps(self) -> Steps[Any]:
-        """Send it, and return its value. The compiled half runs these steps where its fast path
-        does not apply.
+        """Send it, and return its result. The compiled part runs these steps outside of its fast
+        path.
         """
         return RetryLoop(self, self.group(), self.request(False)).steps()
 
@@ -107,15 +105,15 @@ class OutboundCall:
         return RetryLoop(self, group, self.request(False, ago_s=took_s), took_s).resume(port, error)
 
     def request(self, streams: bool, over_links: bool = False, ago_s: float = 0.0) -> Request:
-        """Return it as it travels from here: within the time of the call that it is made in, and
-        within its own, which began ``ago_s`` seconds ago.
+        """Return the request of the call. Its deadline is at most that of the current call; its own
+        timeout began ``ago_s`` seconds ago.
         """
         options, parent = self.options, ports.current()
         timeout = options.timeout or self.timeout if streams else self.timeout_s - ago_s
         deadline = ports.nested_deadline(self.title, timeout, parent)
         node = self.registry.node
         args, kwargs, feeds = feed(self.title, self.args, self.kwargs, over_links, node)
-        made = Request(
+        outbound = Request(
             self.service,
             self.method,
             args,
@@ -127,5 +125,5 @@ class OutboundCall:
             user=None if parent is None else parent.request.user,
             parent=parent,
         )
-        made.feeds = feeds
-        return made
+        outbound.feeds = feeds
+        return outbound

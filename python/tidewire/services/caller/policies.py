@@ -12,15 +12,15 @@ KINDS = ("first", "random", "least_outstanding", "lowest_latency", "all")
 
 @dataclass(frozen=True)
 class Policy:
-    """How an instance is chosen.
+    """Balancing policy: the choice of an instance.
 
     Args:
-        kind: "first" (the one served longest), "random", "least_outstanding" (the default; of equal
-            ones, in turn), "lowest_latency" (of the lowest expected time for this call), or "all",
-            which calls each and gives a list of ``tw.Answer``.
-        seed: Makes what is random the same in each run.
-        explore: The largest share of calls with which "lowest_latency" tries another instance than
-            the best: one in a hundred.
+        kind: "first" (the oldest instance), "random", "least_outstanding" (the default; round robin
+            among equal ones), "lowest_latency" (the lowest expected time for this call), or "all",
+            which calls every instance and returns a list of ``tw.Answer``.
+        seed: Seed of the random choices, for reproducible runs.
+        explore: Largest share of calls of "lowest_latency" that probe an instance other than the
+            best; 0.01 by default.
 
     Raises:
         InvalidArgument: if a value is not allowed.
@@ -43,5 +43,5 @@ class Policy:
 
     @classmethod
     def of(cls, policy: Policy | str) -> Policy:
-        """Return a policy that was given as one, or by its name."""
+        """Return a policy from a policy or its name."""
         return policy if isinstance(policy, Policy) else cls(policy)

@@ -1,5 +1,5 @@
-"""Results from a link for a typed client: records of the annotated type, even if the server names
-the type otherwise.
+"""Results of remote calls for a typed client: records of the annotated type, even if the server
+uses another name.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ Convert = Callable[[Any], Any]
 
 
 def result_of(hint: Any) -> Convert | None:
-    """Return what makes a result fit a type, or None if that has no records. A result that does not
-    fit stays as it is.
+    """Return the converter of results to a type, or None for a type without records. It returns an
+    unfit result unchanged.
     """
     if not _has_records(hint):
         return None
@@ -25,20 +25,20 @@ def result_of(hint: Any) -> Convert | None:
     if convert is None:
         return None
 
-    def fitting(value: Any) -> Any:
+    def convert_result(value: Any) -> Any:
         if value.__class__ is exact:
             return value
         try:
             return convert(value)
-        # Within one process nobody looks at results either.
+        # Local results are not checked either.
         except UNFIT:
             return value
 
-    return fitting
+    return convert_result
 
 
 def _has_records(hint: Any) -> bool:
     if isinstance(hint, type) and not typing.get_args(hint):
-        known = typing.is_typeddict(hint) or is_model(hint) or issubclass(hint, enum.Enum)
-        return known or field_names(hint) is not None
+        is_record = typing.is_typeddict(hint) or is_model(hint) or issubclass(hint, enum.Enum)
+        return is_record or field_names(hint) is not None
     return any(_has_records(part) for part in typing.get_args(hint))

@@ -25,9 +25,9 @@ class RetryLoop:
 
     Args:
         call: The call.
-        group: The instances that it may go to.
-        request: The call as it travels.
-        ago_s: How long ago its first attempt was made.
+        group: The candidate instances.
+        request: The request of the call.
+        ago_s: Seconds since its first attempt.
     """
 
     __slots__ = ("_ago_s", "_call", "_port", "_retry", "_seen", "_since", "_wait_s", "_why", "group", "load", "request")
@@ -37,14 +37,14 @@ class RetryLoop:
         self._ago_s = ago_s
         self.group = group
         self.request = request
-        # Once an attempt has failed.
+        # Set by the first failed attempt.
         self._retry: Retry | None = None
-        # Error where no instance is left: it carries the cause.
+        # Error to raise when no instance is left.
         self._why: TidewireError | None = None
         self._wait_s, self._seen = 0.0, 0
 
     def steps(self) -> Steps[Any]:
-        """Send the call until an attempt is answered, and return the value."""
+        """Send the call until an attempt succeeds, and return the result."""
         spans = _trace_context.spans
         return self._attempts() if spans is None else spans.call(self.request, self._attempts(), self._call.span)
 
@@ -64,7 +64,7 @@ class RetryLoop:
                         raise
                     continue
                 self.group.ended(port.instance, self.load, perf_counter() - self._since)
-                return self._call.made(port, value)
+                return self._call.convert_result(port, value)
         except BaseException as error:
             failure = type(error).__name__
             raise
@@ -73,7 +73,7 @@ class RetryLoop:
             self._call.registry.node._engine.took("client", f"{request.service}/{request.method}", failure, took_us)
 
     def next(self) -> InstanceTransport | None:
-        """Begin an attempt, and return the route to its instance; None: await ``pause`` first."""
+        """Begin an attempt, and return its transport; None: await ``pause`` first."""
         call = self._call
         self._seen = call.registry.change_counter.count
         if self._retry is None:
@@ -103,15 +103,15 @@ class RetryLoop:
         return self._call.registry.pause(self._wait_s, self._seen)
 
     def failed(self, error: BaseException) -> bool:
-        """Note the error of the attempt, and return whether another one follows. If not, the caller
-        raises the error: a frame of this class would keep it alive.
+        """Record the error of the attempt, and return True if another one follows. If not, the
+        caller raises the error: a frame of this class would keep it alive.
         """
         note(self.group, self._port, self.load, self._since, error)
         return self._goes_on(self._port, error)
 
     def resume(self, port: InstanceTransport, error: BaseException) -> Steps[Any] | None:
-        """Return the steps after a first attempt that was made elsewhere, and whose error is noted;
-        None: the error is the outcome of the call.
+        """Return the steps after a failed first attempt of the fast path; None: the error is the
+        outcome of the call.
         """
         return self.steps() if self._goes_on(port, error) else None
 
@@ -133,9 +133,7 @@ class RetryLoop:
 
 
 def note(group: Group, port: InstanceTransport, load: CallLoad, since: float, error: BaseException) -> None:
-    """Note a failed call at its instance. A call that was refused or cancelled says nothing of the
-    instance.
-    """
+    """Record a failed call of an instance. Refused and cancelled calls do not count as failures."""
     if _is_refusal(error) or not isinstance(error, Exception):
         group.ended(port.instance, load, None)
     else:
@@ -143,19 +141,17 @@ def note(group: Group, port: InstanceTransport, load: CallLoad, since: float, er
 
 
 def is_final(error: BaseException) -> bool:
-    """Return whether a call that failed with this is over, however many instances there are."""
+    """Return True if the error allows no retry at any instance."""
     return not _is_refusal(error) and not _is_loss(error)
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Return whether an error says that the instance did not get the call, or did not accept it."""
+    """Return True if the instance did not receive the call, or did not accept it."""
     if getattr(error, "untaken", False) is True or isinstance(error, (Refused, NoResponders)):
         return True
     return isinstance(error, NodeStopped) and error.retryable
 
 
 def _is_loss(error: BaseException) -> bool:
-    """Return whether an error says that a link was lost, rather than that a handler raised such an
-    error.
-    """
+    """Return True if a link was lost, and False if a handler raised LinkLost."""
     return isinstance(error, LinkLost) and getattr(error, "of_link", False) is True

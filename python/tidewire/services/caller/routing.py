@@ -60,10 +60,10 @@ class RoutingExplanation:
     """The state of the policy "lowest_latency" for one call.
 
     Attributes:
-        estimates: The instances, in the order in which they came.
+        estimates: The instances, in order of registration.
         decisions: The last 32 decisions for the service, oldest first.
         calls: Calls of the service under the policy.
-        probes: Calls among them that tried another instance than the best.
+        probes: Calls among them to an instance other than the best.
     """
 
     estimates: tuple[RoutingEstimate, ...] = ()
@@ -73,8 +73,8 @@ class RoutingExplanation:
 
 
 def explain(balancer: Balancer, call: tuple[str, Any, bool]) -> RoutingExplanation:
-    """Return the state of a balancer for a call: its method, the argument that says its cost, and
-    whether it is idempotent.
+    """Return the state of a balancer for a call: its method, its cost argument, and True if it is
+    idempotent.
     """
     estimates, decisions, calls, probes = balancer.explain(call)
     return RoutingExplanation(

@@ -18,31 +18,31 @@ _TYPES: dict[Any, Any] = {
     "object": dict,
     "null": None,
 }
-"""What the types of JSON Schema are called in Python."""
+"""Types of JSON Schema in Python."""
 UNKNOWN = inspect.Signature(
     [
         inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
         inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD),
     ]
 )
-"""That of a method that nobody knows yet."""
+"""Signature of an unknown method."""
 
 
 def of_declared(method: Method) -> inspect.Signature:
-    """Return what callers give to a method of a class, and what it gives."""
+    """Return the signature of a method of a class, for callers."""
     function = method.function
-    known = function.hints.of
+    hints = function.hints.of
     context = function.signature.context
     parameters = [
-        found.replace(annotation=known.get(found.name, found.annotation))
+        found.replace(annotation=hints.get(found.name, found.annotation))
         for found in list(inspect.signature(function.call).parameters.values())[int(function.owned) :]
         if context is None or found.name != context[0]
     ]
-    return inspect.Signature(parameters, return_annotation=known.get("return", inspect.Signature.empty))
+    return inspect.Signature(parameters, return_annotation=hints.get("return", inspect.Signature.empty))
 
 
 def of_described(method: MethodInfo) -> inspect.Signature:
-    """Return what callers give to a method that is known by its schemas, and what it gives."""
+    """Return the signature of a method that is known by its schemas, for callers."""
     required = method.parameters.get("required", ())
     parameters = [
         inspect.Parameter(
@@ -58,13 +58,13 @@ def of_described(method: MethodInfo) -> inspect.Signature:
 
 
 def text(name: str, signature: inspect.Signature, method: Method | MethodInfo) -> str:
-    """Return what ``help`` shows."""
-    written = (
+    """Return the text for ``help``."""
+    description = (
         method.description
         if isinstance(method, MethodInfo)
         else docstrings.whole(type_hints.innermost(method.function.call))
     )
-    return f"{name}{signature}\n\n{written}".rstrip()
+    return f"{name}{signature}\n\n{description}".rstrip()
 
 
 def _type(schema: Any) -> Any:

@@ -17,7 +17,7 @@ from tidewire.services.contract.names import method_problem, short
 from tidewire.services.contract.schema import Writer
 
 START = ("id", "key", "priority")
-"""What callers say when they start a command, beside its arguments."""
+"""Options of the start of a command, besides its arguments."""
 _SECONDS_MAX = 1e9
 _RETRIES_MAX = 1_000
 
@@ -50,7 +50,7 @@ class Command:
         return result_of(self.function.hints.of.get("return", Any))
 
     def info(self) -> ServiceCommand:
-        """Describe it."""
+        """Return the description of the command."""
         function, mark = self.function, self.mark
         inner = type_hints.innermost(function.call)
         return ServiceCommand(
@@ -65,7 +65,7 @@ class Command:
         )
 
     def problems(self) -> list[str]:
-        """Say all that is wrong with it."""
+        """Return all problems of the declaration."""
         title, mark = self.name if isinstance(self.name, str) else short(self.name), self.mark
         found = [method_problem(f"{title}: name", self.name)]
         if mark.timeout is not None and not _seconds(mark.timeout):
@@ -86,7 +86,7 @@ class Command:
 
 
 def progress_problem(title: str, function: Function) -> str | None:
-    """Say that something that is no command asks for its progress, or None."""
+    """Return the error of a ``tw.Progress`` outside of a command, or None."""
     for one in _parameters(function):
         if type_hints.is_progress(one.annotation):
             return f"{title}: {one.name}: a tw.Progress is for commands: mark it with @tw.command, or leave it out"
@@ -103,12 +103,12 @@ def _parameter_problems(title: str, function: Function) -> list[str]:
     if sum(type_hints.is_progress(one.annotation) for one in parameters) > 1:
         problems.append(f"{title}: a command takes one tw.Progress: mend its parameters")
     rest = [at for at, one in enumerate(parameters) if one.kind is one.VAR_POSITIONAL]
-    given = [
+    misplaced = [
         one.name
         for one in parameters[: rest[0] if rest else 0]
         if type_hints.is_progress(one.annotation) or type_hints.is_context(one.annotation)
     ]
-    problems.extend(f"{title}: {name}: it stands before *args: put it behind" for name in given)
+    problems.extend(f"{title}: {name}: it stands before *args: put it behind" for name in misplaced)
     inner = type_hints.innermost(function.call)
     if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
         problems.append(f"{title}: a command can't be a generator: report with tw.Progress, and return the result")

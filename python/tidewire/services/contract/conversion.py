@@ -1,5 +1,5 @@
-"""Converters from plain data to annotated types: by msgspec, or part by part where msgspec does not
-know the whole type.
+"""Converters from plain data to annotated types: by msgspec, or part by part for types that msgspec
+does not fully support.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidewire.values.record_check import map_maker
 
 Convert = Callable[[Any], Any]
 UNFIT = (msgspec.ValidationError, TypeError, ValueError, NotImplementedError, RecursionError)
-"""What a converter raises for a value that does not fit."""
+"""Errors of a converter for an unfit value."""
 
 _SEQUENCES: dict[Any, Callable[[list[Any]], Any]] = {
     list: list,
@@ -49,14 +49,14 @@ _DATA = (list, tuple, set, frozenset)
 
 
 def converter(hint: Any) -> tuple[type | None, Convert | None]:
-    """Return the class whose objects need no look, and what makes other values fit, for a type.
-    Unknown types let all pass.
+    """Return the class whose objects need no check, and the converter of other values, for a type.
+    Unknown types accept all values.
     """
     return _converter(hint, {})
 
 
-def _converter(hint: Any, in_progress: dict[Any, _Later]) -> tuple[type | None, Convert | None]:
-    hint = _meant(hint)
+def _converter(hint: Any, in_progress: dict[Any, _ForwardConverter]) -> tuple[type | None, Convert | None]:
+    hint = _resolved_type(hint)
     if hint is Any or hint is object or isinstance(hint, typing.TypeVar):
         return None, None
     if (typing.get_origin(hint) or hint) is Callable:
@@ -68,15 +68,15 @@ def _converter(hint: Any, in_progress: dict[Any, _Later]) -> tuple[type | None, 
     if _is_whole(hint):
         has_tuples = _has_named_tuple(hint)
         if not has_tuples and not _has_closed(hint):
-            return exact, functools.partial(_as, hint, exact)
+            return exact, functools.partial(_convert_whole, hint, exact)
         fields = _field_hints(hint)
         if exact is not None and not has_tuples and _is_flat(exact, fields):
-            return exact, functools.partial(_flat, hint, exact, frozenset(fields))
-    return exact, _by_parts(hint, exact, in_progress)
+            return exact, functools.partial(_convert_flat, hint, exact, frozenset(fields))
+    return exact, _parts_converter(hint, exact, in_progress)
 
 
-def _meant(hint: Any) -> Any:
-    """Return the type that an alias, a new type or an annotated one stands for."""
+def _resolved_type(hint: Any) -> Any:
+    """Return the type of an alias, a new type or an annotated type."""
     while True:
         if isinstance(hint, typing.NewType):
             hint = hint.__supertype__
@@ -89,7 +89,7 @@ def _meant(hint: Any) -> Any:
 
 
 def _is_whole(hint: Any) -> bool:
-    """Return whether msgspec knows a type with all its parts."""
+    """Return True if msgspec supports a type with all its parts."""
     try:
         msgspec.convert(None, hint, dec_hook=_accept)
     except msgspec.ValidationError:
@@ -101,18 +101,18 @@ def _is_whole(hint: Any) -> bool:
 
 
 def _has_closed(hint: Any) -> bool:
-    """Return whether a type has records whose unknown fields msgspec would silently drop. A struct
-    has a setting of its own for them.
+    """Return True if a type has records whose unknown fields msgspec would silently drop. Structs
+    have their own setting for this.
     """
-    hint = _meant(hint)
+    hint = _resolved_type(hint)
     if isinstance(hint, type) and not typing.get_args(hint):
         return typing.is_typeddict(hint) or (is_dataclass(hint) and not is_model(hint))
     return any(map(_has_closed, (typing.get_origin(hint) or Any, *typing.get_args(hint))))
 
 
 def closed_records(hint: Any, found: set[Any]) -> set[Any]:
-    """Return the records in a type, and in the fields of these, that refuse unknown fields."""
-    hint = _meant(hint)
+    """Return the records in a type and in their fields that refuse unknown fields."""
+    hint = _resolved_type(hint)
     if not isinstance(hint, type) or typing.get_args(hint):
         for part in typing.get_args(hint):
             closed_records(part, found)
@@ -124,8 +124,8 @@ def closed_records(hint: Any, found: set[Any]) -> set[Any]:
 
 
 def _has_named_tuple(hint: Any, within: tuple[type, ...] = ()) -> bool:
-    """Return whether a type has records that msgspec makes of arrays alone, not of maps."""
-    hint = _meant(hint)
+    """Return True if a type has records that msgspec builds from arrays only, not from maps."""
+    hint = _resolved_type(hint)
     parts: Collection[Any] = typing.get_args(hint)
     if isinstance(hint, type) and not parts:
         if hint in within or hasattr(hint, "_fields") or (is_struct(hint) and hint.__struct_config__.array_like):  # type: ignore[attr-defined]
@@ -134,24 +134,24 @@ def _has_named_tuple(hint: Any, within: tuple[type, ...] = ()) -> bool:
     return any(_has_named_tuple(part, within) for part in parts)
 
 
-def _as(hint: Any, exact: type | None, value: Any) -> Any:
-    if exact is not None and _is_one(value, exact):
+def _convert_whole(hint: Any, exact: type | None, value: Any) -> Any:
+    if exact is not None and _is_instance(value, exact):
         return value
-    if getattr(type(value), "stands_for_service", False) and _wants_service(hint):
+    if getattr(type(value), "stands_for_service", False) and _accepts_service(hint):
         return value
     return msgspec.convert(value, hint, dec_hook=_accept)
 
 
-def _flat(hint: Any, exact: type, names: frozenset[str], value: Any) -> Any:
-    """Make a record of which no field is one."""
+def _convert_flat(hint: Any, exact: type, names: frozenset[str], value: Any) -> Any:
+    """Build a record without nested records."""
     if type(value) is dict and not value.keys() <= names:
         raise TypeError(_unknown(value, names))
-    return _as(hint, exact, value)
+    return _convert_whole(hint, exact, value)
 
 
 def _is_flat(kind: type, fields: Mapping[str, Any]) -> bool:
-    made = field_names(kind)
-    return made is not None and len(made) == len(fields) and not any(map(_has_closed, fields.values()))
+    names = field_names(kind)
+    return names is not None and len(names) == len(fields) and not any(map(_has_closed, fields.values()))
 
 
 def _unknown(value: dict[Any, Any], names: Collection[str]) -> str:
@@ -159,24 +159,21 @@ def _unknown(value: dict[Any, Any], names: Collection[str]) -> str:
     return f"{unknown}: there is no such field: it has {', '.join(sorted(names)) or 'none'}"
 
 
-def _is_one(value: Any, kind: type) -> bool:
-    """Return whether a value is an object of a class, or of a derived one; only True and False are
-    not taken for numbers.
-    """
+def _is_instance(value: Any, kind: type) -> bool:
+    """Return True if a value is an instance of a class. A bool is no number here."""
     return isinstance(value, kind) and (value.__class__ is not bool or kind is bool)
 
 
-def _wants_service(hint: Any) -> bool:
+def _accepts_service(hint: Any) -> bool:
     return any(hasattr(part, DECLARED) for part in (hint, *typing.get_args(hint)))
 
 
 def _accept(kind: Any, value: Any) -> Any:
-    """Let a value of a class that msgspec does not know pass."""
+    """Accept a value of a class that msgspec does not support."""
     origin = typing.get_origin(kind) or kind
     try:
         fits = isinstance(value, origin)
-    # A protocol that can't be checked while running, or something else that is no class, says
-    # nothing.
+    # A protocol without a runtime check, or another type that is no class, accepts all values.
     except TypeError:
         return value
     if fits:
@@ -197,27 +194,27 @@ def _accept(kind: Any, value: Any) -> Any:
 # Part by part
 
 
-class _Later:
-    """The converter of a type that is being made, for those that have it as a part of itself."""
+class _ForwardConverter:
+    """Forward reference to the converter of a recursive type."""
 
     def __init__(self) -> None:
-        self.made: Convert | None = None
+        self.convert_value: Convert | None = None
 
     def __call__(self, value: Any) -> Any:
-        return value if self.made is None else self.made(value)
+        return value if self.convert_value is None else self.convert_value(value)
 
 
-def _by_parts(hint: Any, exact: type | None, in_progress: dict[Any, _Later]) -> Convert | None:
+def _parts_converter(hint: Any, exact: type | None, in_progress: dict[Any, _ForwardConverter]) -> Convert | None:
     key = hint if exact is None or not isinstance(hint, type) else exact
     if key in in_progress:
         return in_progress[key]
-    later = in_progress[key] = _Later()
-    later.made = _made(hint, in_progress)
+    forward = in_progress[key] = _ForwardConverter()
+    forward.convert_value = _converter_by_kind(hint, in_progress)
     del in_progress[key]
-    return later.made
+    return forward.convert_value
 
 
-def _made(hint: Any, in_progress: dict[Any, _Later]) -> Convert | None:
+def _converter_by_kind(hint: Any, in_progress: dict[Any, _ForwardConverter]) -> Convert | None:
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return _any_of([(part, _converter(part, in_progress)[1]) for part in parts])
@@ -246,8 +243,8 @@ def _made(hint: Any, in_progress: dict[Any, _Later]) -> Convert | None:
 
 
 def _any_of(choices: list[tuple[Any, Convert | None]]) -> Convert:
-    """Return what makes a value fit one of several types: objects as they are, data in the order of
-    the types.
+    """Return the converter to a union: objects stay unchanged, data is tried in the order of the
+    types.
     """
     kinds = [part for part, _ in choices if isinstance(part, type) and not typing.get_args(part)]
     kinds = [kind for kind in kinds if not typing.is_typeddict(kind)]
@@ -255,9 +252,9 @@ def _any_of(choices: list[tuple[Any, Convert | None]]) -> Convert:
     def convert(value: Any) -> Any:
         for kind in kinds:
             try:
-                if _is_one(value, kind):
+                if _is_instance(value, kind):
                     return value
-            # A protocol that can't be asked while running.
+            # A protocol without a runtime check.
             except TypeError:
                 return value
         problems = []
@@ -280,10 +277,10 @@ def _literal(hint: Any, values: tuple[Any, ...], value: Any) -> Any:
 def _enum(kind: type[enum.Enum], value: Any) -> Any:
     if isinstance(value, kind):
         return value
-    made = kind(value)
-    if value.__class__ is bool and made.value.__class__ is not bool:
+    converted = kind(value)
+    if value.__class__ is bool and converted.value.__class__ is not bool:
         raise TypeError(f"Expected `{text(kind)}`, got `bool`")
-    return made
+    return converted
 
 
 def _sequence(hint: Any, kind: type, make: Callable[[list[Any]], Any], item: Convert | None, value: Any) -> Any:
@@ -291,8 +288,8 @@ def _sequence(hint: Any, kind: type, make: Callable[[list[Any]], Any], item: Con
     if not (fits or isinstance(value, _DATA)) or isinstance(value, (str, bytes, bytearray, Mapping)):
         raise TypeError(f"Expected `{text(hint)}`, got `{type(value).__name__}`")
     items = list(value)
-    made = items if item is None else [_part(f"[{at}]", item, one) for at, one in enumerate(items)]
-    return value if fits and all(map(_is, made, items)) else make(made)
+    converted = items if item is None else [_convert_part(f"[{at}]", item, one) for at, one in enumerate(items)]
+    return value if fits and all(map(_is, converted, items)) else make(converted)
 
 
 def _places(hint: Any, items: list[Convert | None], value: Any) -> Any:
@@ -300,7 +297,7 @@ def _places(hint: Any, items: list[Convert | None], value: Any) -> Any:
         raise TypeError(f"Expected `{text(hint)}`, got `{type(value).__name__}`")
     if len(value) != len(items):
         raise TypeError(f"Expected `{text(hint)}`, got {len(value)} items")
-    return tuple(_part(f"[{at}]", item, one) for at, (item, one) in enumerate(zip(items, value, strict=True)))
+    return tuple(_convert_part(f"[{at}]", item, one) for at, (item, one) in enumerate(zip(items, value, strict=True)))
 
 
 def _map(
@@ -314,35 +311,37 @@ def _map(
     fits = isinstance(value, kind)
     if not (fits or isinstance(value, dict)):
         raise TypeError(f"Expected `{text(hint)}`, got `{type(value).__name__}`")
-    given = dict(value)
-    made = {_part("a key", keys, key): _part(f"[{short(key)}]", items, one) for key, one in given.items()}
-    is_same = all(map(_is, made, given)) and all(map(_is, made.values(), given.values()))
-    return value if fits and is_same else make(made)
+    original = dict(value)
+    converted = {
+        _convert_part("a key", keys, key): _convert_part(f"[{short(key)}]", items, one) for key, one in original.items()
+    }
+    is_same = all(map(_is, converted, original)) and all(map(_is, converted.values(), original.values()))
+    return value if fits and is_same else make(converted)
 
 
 def _record(kind: Any, fields: dict[str, Convert | None], value: Any) -> Any:
-    shaped = typing.is_typeddict(kind)
-    if not shaped and isinstance(value, kind):
+    is_typed = typing.is_typeddict(kind)
+    if not is_typed and isinstance(value, kind):
         return value
     if isinstance(value, dict):
         value = _by_names(kind, value)
     else:
-        # A named tuple, or a struct that is an array, may come as a list.
-        if isinstance(value, (list, tuple)) and not shaped and not is_dataclass(kind) and len(value) <= len(fields):
+        # A named tuple or an array-like struct may arrive as a list.
+        if isinstance(value, (list, tuple)) and not is_typed and not is_dataclass(kind) and len(value) <= len(fields):
             value = dict(zip(fields, value, strict=False))
         else:
             raise TypeError(f"Expected `{text(kind)}`, got `{type(value).__name__}`")
     if not value.keys() <= fields.keys():
         raise TypeError(_unknown(value, fields))
-    made = {name: _part(name, fields[name], one) for name, one in value.items()}
-    missing = next(iter(sorted(_required(kind, fields) - made.keys())), None)
+    converted = {name: _convert_part(name, fields[name], one) for name, one in value.items()}
+    missing = next(iter(sorted(_required(kind, fields) - converted.keys())), None)
     if missing is not None:
         raise TypeError(f"{missing}: the field is missing")
-    return made if shaped else kind(**made)
+    return converted if is_typed else kind(**converted)
 
 
 def _by_names(kind: Any, value: dict[Any, Any]) -> dict[Any, Any]:
-    """Return the fields of a struct by the names in the program, where data has others."""
+    """Return the fields of a struct by their Python names, which may differ in data."""
     if not is_struct(kind):
         return value
     names = dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
@@ -357,7 +356,7 @@ def _required(kind: Any, fields: Mapping[str, object]) -> frozenset[str]:
     return frozenset(fields.keys() - defaults_of(kind).keys())
 
 
-def _part(name: str, convert: Convert | None, value: Any) -> Any:
+def _convert_part(name: str, convert: Convert | None, value: Any) -> Any:
     if convert is None:
         return value
     try:
@@ -367,8 +366,8 @@ def _part(name: str, convert: Convert | None, value: Any) -> Any:
 
 
 def _field_hints(kind: Any) -> dict[str, Any]:
-    """Return the types of the fields that a record is made with; none if it is no record, or they
-    can't be known.
+    """Return the types of the constructor fields of a record; empty for other types and unresolved
+    fields.
     """
     if typing.get_args(kind) or not isinstance(kind, type) or is_model(kind):
         return {}
@@ -381,14 +380,14 @@ def _field_hints(kind: Any) -> dict[str, Any]:
     except Exception:  # noqa: BLE001
         return {}
     if typing.is_typeddict(kind):
-        return {name: _meant_field(hint) for name, hint in hints.items()}
+        return {name: _resolved_field(hint) for name, hint in hints.items()}
     if is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(kind) if field.init and field.name in names]
     return {name: hints.get(name, Any) for name in names}
 
 
-def _meant_field(hint: Any) -> Any:
-    """Return the type of a field of a typed dict without what says whether it may be left out."""
+def _resolved_field(hint: Any) -> Any:
+    """Return the type of a field of a typed dict without Required and NotRequired."""
     while getattr(typing.get_origin(hint), "_name", None) in ("Required", "NotRequired", "ReadOnly"):
         hint = typing.get_args(hint)[0]
     return hint

@@ -19,14 +19,14 @@ from tidewire.services.contract.names import service_problem, short, snake, visi
 from tidewire.values.plans import DECLARED as _DECLARED
 
 MARKS = "__tidewire_marks__"
-"""Where a function keeps its marks."""
+"""Attribute of a function with its marks."""
 ONLY_MARKED = "__tidewire_only_marked__"
-"""What the base of services has: nothing of them is served without a mark."""
+"""Attribute of the base class of services: only marked methods are served."""
 
 
 @dataclass
 class Declaration:
-    """A service as it was declared.
+    """A declared service.
 
     Attributes:
         name: Default name of the service.
@@ -36,7 +36,7 @@ class Declaration:
         events: Its event handlers.
         commands: Its commands by name.
         title: Name in error messages.
-        named: True if the name was given explicitly, so that derived classes inherit it.
+        named: True if the name is explicit, so that derived classes inherit it.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Declaration:
 
 
 def declaration_of(target: Any, name: str | None = None) -> Declaration:
-    """Find what an object, a function or a mapping of functions serves.
+    """Return the declaration of an object, a function or a mapping of functions.
 
     Args:
         target: The object to serve, or the class of a client.
@@ -71,7 +71,7 @@ def declaration_of(target: Any, name: str | None = None) -> Declaration:
 
 
 def is_declared(target: Any) -> bool:
-    """Return whether a class was declared as a service."""
+    """Return True if a class is declared as a service."""
     return isinstance(target, type) and hasattr(target, _DECLARED)
 
 
@@ -93,34 +93,36 @@ def _find(target: Any, name: str | None) -> Declaration:
 
 
 def of_class(cls: type, name: str | None, visibility: str | None, depth: int) -> Declaration:
-    """Look at a class.
+    """Return the declaration of a class.
 
     Args:
         cls: The class.
         name: Name of the service.
         visibility: Allowed callers.
-        depth: How many frames up it is being made, or 0 if it was made before.
+        depth: Number of frames up to its definition, or 0 if it is defined already.
     """
     base = next((vars(base)[_DECLARED] for base in cls.__mro__[1:] if _DECLARED in vars(base)), None)
     if name is None and base is not None and base.named:
         name = base.name
     if visibility is None:
         visibility = "private" if base is None else base.visibility
-    said = snake(cls.__name__) if name is None else name
-    found = Declaration(said, docstrings.first_line(cls), visibility, title=cls.__qualname__, named=name is not None)
+    default = snake(cls.__name__) if name is None else name
+    found = Declaration(default, docstrings.first_line(cls), visibility, title=cls.__qualname__, named=name is not None)
     functions = {attribute: _function(cls, attribute) for attribute in _attributes(cls)}
-    marked = {key: made for key, made in functions.items() if made is not None and _marks(cls, key)}
-    public = {key: made for key, made in functions.items() if made is not None and not key.startswith("_")}
-    chosen = marked if marked or getattr(cls, ONLY_MARKED, False) else public
-    around = type_hints.around([type_hints.innermost(made.call) for made in chosen.values()], depth) if depth else {}
+    marked = {key: func for key, func in functions.items() if func is not None and _marks(cls, key)}
+    public = {key: func for key, func in functions.items() if func is not None and not key.startswith("_")}
+    served = marked if marked or getattr(cls, ONLY_MARKED, False) else public
+    outer = (
+        type_hints.outer_names([type_hints.innermost(func.call) for func in served.values()], depth) if depth else {}
+    )
     problems: list[str] = []
-    for attribute, function in chosen.items():
-        function.names = {**around, cls.__name__: cls}
+    for attribute, function in served.items():
+        function.names = {**outer, cls.__name__: cls}
         _add(found, attribute, function, _marks(cls, attribute) or [MethodMark()], problems)
     problems.extend(
         filter(None, [service_problem("name", found.name), visibility_problem("visibility", found.visibility)])
     )
-    return _sound(found, problems)
+    return _validated(found, problems)
 
 
 def _of_functions(functions: Mapping[Any, Any], name: str | None) -> Declaration:
@@ -137,10 +139,10 @@ def _of_functions(functions: Mapping[Any, Any], name: str | None) -> Declaration
         _add(found, key, Function(call), [MethodMark()], problems)
     if len(functions) == 1 and not problems:
         found.description = docstrings.first_line(next(iter(functions.values())))
-    return _sound(found, problems)
+    return _validated(found, problems)
 
 
-def _sound(found: Declaration, problems: list[str]) -> Declaration:
+def _validated(found: Declaration, problems: list[str]) -> Declaration:
     count = len(found.methods) + len(found.events) + len(found.commands)
     if count > SERVICE_METHODS.max:
         problems.append(f"methods: {count:,} are not allowed: declare at most {SERVICE_METHODS.max:,}")
@@ -152,7 +154,7 @@ def _sound(found: Declaration, problems: list[str]) -> Declaration:
 
 
 def _add(found: Declaration, attribute: Any, function: Function, marks: list[Any], problems: list[str]) -> None:
-    """Add a function under each of its marks, or say what is wrong with it."""
+    """Add a function under each of its marks, or add its problems."""
     kinds = Counter(type(mark) for mark in marks)
     for kind, decorator in ((MethodMark, "method"), (CommandMark, "command")):
         if kinds[kind] > 1:
@@ -202,7 +204,7 @@ def _name_problems(found: Declaration, attribute: Any, name: str) -> list[str]:
 
 
 def _marks(cls: type, attribute: str) -> list[Any]:
-    """Return the marks of a method; one that overrides a marked method has the same."""
+    """Return the marks of a method; an overriding method inherits them."""
     for base in cls.__mro__:
         raw = vars(base).get(attribute)
         found = getattr(getattr(raw, "__func__", raw), MARKS, None)

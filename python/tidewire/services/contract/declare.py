@@ -32,17 +32,18 @@ _C = TypeVar("_C", bound=type)
 
 
 class Service:
-    """The base of services that are classes: ``class Pricing(tw.Service)``, or with options
-    ``(tw.Service, name="pricing")``.
+    """Base class of services: ``class Pricing(tw.Service)``, or with options ``(tw.Service,
+    name="pricing")``.
 
-    Methods marked by ``@tw.method`` can be called, those marked by ``@tw.on`` handle events. The
-    class is looked at when it is made.
+    Clients call methods with ``@tw.method``, methods with ``@tw.on`` handle events, and
+    ``@tw.command`` declares commands. The class is checked at its definition.
 
     ``name`` is the name of the service; the default is the name of the class, as in ``order_book``
-    for ``OrderBook``. ``visibility`` is "node", "private" (the default) or "public": who may call.
+    for ``OrderBook``. ``visibility`` sets the allowed callers: "node", "private" (the default) or
+    "public".
 
     Raises:
-        InvalidArgument: when the class is made, if anything is wrong with it; the message names all
+        InvalidArgument: when the class is defined, if it is invalid; the message names all
             problems.
     """
 
@@ -53,8 +54,7 @@ class Service:
         setattr(cls, _DECLARED, of_class(cls, name, visibility, depth=3))
 
     if TYPE_CHECKING:
-        # Members of the clients of a service; type checkers see clients as the class. The objects
-        # that are served have neither.
+        # Members of clients, which type checkers treat as the class. Served objects have neither.
         sync: ClassVar[Any]
 
         @overload
@@ -86,12 +86,12 @@ def service(*, name: str | None = None, visibility: str | None = None) -> Callab
 
 
 def service(declared: Any = None, /, *, name: str | None = None, visibility: str | None = None) -> Any:
-    """Declare any class as a service, as deriving it from ``tw.Service`` does.
+    """Declare any class as a service, like the base class ``tw.Service``.
 
-    Without any ``@tw.method`` all its methods whose names begin without an underscore are served.
+    Without any ``@tw.method`` all public methods are served: those without a leading underscore.
 
     Raises:
-        InvalidArgument: if anything is wrong with the class; the message names all problems.
+        InvalidArgument: if the class is invalid; the message names all problems.
     """
 
     def mark(declared: _C) -> _C:
@@ -143,21 +143,20 @@ def method(
     prompt: bool = False,
     cost: str | None = None,
 ) -> Any:
-    """Mark a method of a service as one that can be called. Generators, plain or async, are
-    streams.
+    """Mark a method of a service as callable. Generators, plain or async, are streams.
 
     Args:
         function: The method.
         name: Name for callers; the default is its name.
-        idempotent: True if it may be called again after an unknown outcome.
-        timeout: Seconds that a call may take where the caller says nothing.
+        idempotent: True if a call may be retried after an unknown outcome.
+        timeout: Default timeout of a call in seconds.
         visibility: Allowed callers, if fewer than those of the service: "node", "private" or
             "public".
-        safe: True if it changes nothing: a GET of HTTP may call it, and it is idempotent.
-        prompt: True if it returns messages for a language model: a text, a picture, or a list of
-            them and of dicts with ``role`` and ``content``. MCP clients get it as a prompt.
-        cost: The name of a parameter that the time of a call depends on, by its number or its
-            length. Clients with this class and the policy "lowest_latency" learn from it.
+        safe: True if it changes nothing: an HTTP GET may call it, and it is idempotent.
+        prompt: True if it returns messages for a language model: a text, an image, or a list of
+            these and of dicts with ``role`` and ``content``. MCP clients list it as a prompt.
+        cost: Name of the parameter whose number or length determines the duration of a call.
+            Clients with the policy "lowest_latency" use it.
 
     Raises:
         InvalidArgument: if the marked object is not a function. Other errors are raised when
@@ -198,24 +197,23 @@ def command(
     concurrency: int = 1,
     keep: float = 86_400.0,
 ) -> Any:
-    """Mark a method of a service as a command: long work that is started and not called, and
-    survives the process that does it.
+    """Mark a method of a service as a command: long-running work that clients start, and that
+    survives the process of its worker.
 
-    ``run = await node.client(Billing).reindex.start(7)`` starts it; see ``tw.CommandRun`` for what
-    the caller can do then. One of those who serve it does it; if its process is lost, another does.
-    A parameter annotated as ``tw.Progress`` gets what reports its progress.
+    ``run = await node.client(Billing).reindex.start(7)`` starts it and returns a ``tw.CommandRun``.
+    One instance of the service runs it; another takes over if that process is lost. A parameter
+    annotated as ``tw.Progress`` reports its progress.
 
     Args:
         function: The method. A coroutine is interrupted when its command is cancelled; a plain
             function when it reports its progress.
         name: Name for callers; the default is its name.
-        timeout: Seconds that one attempt may take; None for as long as it takes.
-        retries: How often it is tried again, after pauses that grow from 0.5 to 60 seconds, if it
-            raises, takes too long, or its worker is lost.
-        exclusive: ``"key"``: of the commands with one key, as its caller says it, one runs at a
-            time.
-        concurrency: How many of them one instance does at once.
-        keep: Seconds for which its result, or its error, is kept.
+        timeout: Timeout of one attempt in seconds; None for no limit.
+        retries: Number of retries after an error, a timeout or a lost worker, with a backoff from
+            0.5 to 60 seconds.
+        exclusive: ``"key"``: one command per key of the caller runs at a time.
+        concurrency: Most commands that one instance runs at once.
+        keep: Seconds for which its result or its error is stored.
 
     Raises:
         InvalidArgument: if the marked object is not a function. Other errors are raised when
@@ -232,24 +230,24 @@ def command(
 def on(
     subject: str, *, queue: str | None = None, durable: str | None = None, **options: Unpack[DurableOptions]
 ) -> Callable[[_F], _F]:
-    """Mark a method of a service as the handler of events: ``@tw.on("orders.*")``. It takes the
+    """Mark a method of a service as an event handler: ``@tw.on("orders.*")``. Its argument is the
     message.
 
-    With ``durable`` it handles the events of a stream, each at least once: returning acks, raising
-    makes the event come again after ``backoff``, and after ``max_deliver`` deliveries it is a dead
-    letter with the error and its traceback. A parameter annotated as ``tw.Event`` gets the event
-    itself.
+    With ``durable`` it handles the events of a stream, each at least once. A return acknowledges
+    the event; an error redelivers it after ``backoff``. After ``max_deliver`` deliveries it becomes
+    a dead letter with the error and its traceback. A parameter annotated as ``tw.Event`` receives
+    the event itself.
 
     Args:
         subject: A pattern of subjects.
-        queue: A group whose members share the events; without one each instance of the service gets
-            all. Not with ``durable``.
-        durable: The name of the consumer: letters, digits, ``_`` and ``-``, at most 64. All who
-            serve it share its events.
-        options: Of durable handlers. ``stream``: its name, if several take such subjects.
-            ``concurrency``: how many events one instance handles at once, 1 if nothing is said.
+        queue: Queue group whose members share the events; without one each instance of the service
+            receives all. Not with ``durable``.
+        durable: The name of the consumer: letters, digits, ``_`` and ``-``, at most 64. All
+            instances of the service share its events.
+        options: Options of durable handlers. ``stream``: its name, if several streams store these
+            subjects. ``concurrency``: most events that one instance handles at once, 1 by default.
             ``mode``, ``start``, ``ack_wait``, ``max_deliver``, ``backoff``, ``order`` and
-            ``max_in_flight`` are those of ``Stream.consumer``; a handler that takes longer than
+            ``max_in_flight`` are those of ``Stream.consumer``; a handler that runs longer than
             ``ack_wait`` calls ``event.working()``.
 
     Raises:
@@ -272,8 +270,8 @@ def _marks_for(function: Any, decorator: str) -> list[Any]:
         raise InvalidArgument(
             f"{decorator}: {short(function)} can't be marked: put @tw.{decorator} on a function, below @property and the like"
         )
-    # A function that wraps a marked one has got its marks, as the same list: its own must not reach
-    # the other.
+    # A wrapper shares the list of marks with the wrapped function: copy it, to leave that
+    # unchanged.
     marks = list(getattr(inner, MARKS, ()))
     setattr(inner, MARKS, marks)
     return marks

@@ -12,10 +12,9 @@ _ENTRY = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
 
 def whole(target: Any) -> str:
     """Return the docstring of a class or a function without its indentation, or an empty text."""
-    # Only what was written for it: a class without a docstring would otherwise be described by its
-    # base.
-    written = target.__dict__.get("__doc__") if isinstance(target, type) else getattr(target, "__doc__", None)
-    return inspect.cleandoc(written) if isinstance(written, str) else ""
+    # A class without a docstring does not inherit that of its base.
+    text = target.__dict__.get("__doc__") if isinstance(target, type) else getattr(target, "__doc__", None)
+    return inspect.cleandoc(text) if isinstance(text, str) else ""
 
 
 def first_line(target: Any) -> str:
@@ -25,7 +24,7 @@ def first_line(target: Any) -> str:
 
 
 def arguments(target: Any) -> dict[str, str]:
-    """Return what a docstring in Google's style says of each parameter."""
+    """Return the descriptions of the parameters in a Google-style docstring."""
     described: dict[str, str] = {}
     name, level = "", None
     for line in _part(whole(target).splitlines(), "Args:"):

@@ -35,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True)
 class DurableMark:
-    """A durable handler as it was declared. ``problems`` says what is wrong with it."""
+    """A declared durable handler. ``problems`` checks it."""
 
     name: Any
     stream: Any = None
@@ -51,7 +51,7 @@ class DurableMark:
 
     @classmethod
     def of(cls, name: Any, options: Mapping[str, Any]) -> DurableMark:
-        """Return it with its options, those that are not known among them."""
+        """Return a handler with its options, including unknown ones."""
         known = {field.name for field in dataclasses.fields(cls)} - {"name", "others"}
         return cls(
             name,
@@ -60,13 +60,13 @@ class DurableMark:
         )
 
     def problems(self, title: str) -> list[str]:
-        """Say all that is wrong with it."""
+        """Return all problems of the declaration."""
         if self.name is None:
-            given = {
+            changed = {
                 field.name for field in dataclasses.fields(self)[1:-1] if getattr(self, field.name) != field.default
             }
             return [
-                f"{title}: {key}: it is for durable handlers: add durable=, or leave it out" for key in sorted(given)
+                f"{title}: {key}: it is for durable handlers: add durable=, or leave it out" for key in sorted(changed)
             ]
         options = [field.name for field in dataclasses.fields(self)[1:-1]]
         found = [
@@ -76,14 +76,14 @@ class DurableMark:
         for field in ("name", "stream"):
             value = getattr(self, field)
             if not (field == "stream" and value is None) and not (isinstance(value, str) and _NAME.fullmatch(value)):
-                said = "durable" if field == "name" else field
+                option = "durable" if field == "name" else field
                 found.append(
-                    f"{title}: {said}: {short(value)} is not allowed: give 1 to 64 letters, digits, '_' and '-'"
+                    f"{title}: {option}: {short(value)} is not allowed: give 1 to 64 letters, digits, '_' and '-'"
                 )
         for field, allowed in (("mode", ("compete", "broadcast")), ("order", ("none", "key"))):
             if getattr(self, field) not in allowed:
-                wanted = " or ".join(map(repr, allowed))
-                found.append(f"{title}: {field}: {short(getattr(self, field))} is not allowed: give {wanted}")
+                choices = " or ".join(map(repr, allowed))
+                found.append(f"{title}: {field}: {short(getattr(self, field))} is not allowed: give {choices}")
         if self.start not in ("new", "all") and not isinstance(self.start, datetime) and not is_whole(self.start, 0):
             found.append(
                 f'{title}: start: {short(self.start)} is not allowed: give "new", "all", a sequence or a datetime'
@@ -103,7 +103,7 @@ class DurableMark:
 
 
 def is_whole(value: object, least: int, most: int = 1 << 31) -> bool:
-    """Return whether a value is a whole number within these bounds."""
+    """Return True if a value is an integer within these bounds."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 

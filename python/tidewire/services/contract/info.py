@@ -1,4 +1,4 @@
-"""Descriptions of services for others: names, texts and schemas."""
+"""Descriptions of services: names, texts and schemas."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class MethodInfo(_Info):
         parameters: JSON Schema (2020-12) of its arguments, as an object by their names.
         result: JSON Schema of its result; of one item, if it is a stream.
         stream: True if its result is a stream.
-        idempotent: True if it may be called again after an unknown outcome.
-        timeout: Seconds that a call may take where the caller says nothing; None leaves it to the
-            caller.
+        idempotent: True if a call may be retried after an unknown outcome.
+        timeout: Default timeout of a call in seconds; None leaves it to the caller.
         visibility: Allowed callers: "node", "private" or "public".
         notes: Remarks that the schemas can't express, such as types without a schema.
-        safe: True if it changes nothing, so that a GET of HTTP may call it.
-        prompt: True if its result is messages for a language model: MCP clients get it as a prompt.
-        cost: The name of the parameter that the time of a call depends on, or None.
+        safe: True if it changes nothing, so that an HTTP GET may call it.
+        prompt: True if its result is messages for a language model: MCP clients list it as a
+            prompt.
+        cost: Name of the parameter that determines the duration of a call, or None.
     """
 
     name: str
@@ -51,7 +51,7 @@ class MethodInfo(_Info):
 
     @property
     def cost_argument(self) -> tuple[int, str] | None:
-        """Place and name of the argument that says the cost of a call."""
+        """Position and name of the cost argument."""
         names = list(self.parameters.get("properties", ()))
         return None if self.cost is None or self.cost not in names else (names.index(self.cost), self.cost)
 
@@ -62,10 +62,10 @@ class EventInfo(_Info):
 
     Attributes:
         subject: The pattern of subjects that it handles.
-        queue: The group whose members share the events, or None if each instance gets all.
+        queue: Queue group whose members share the events, or None if each instance receives all.
         method: The name of the method.
         description: The first line of its docstring.
-        message: JSON Schema of what it takes.
+        message: JSON Schema of its message.
     """
 
     subject: str
@@ -77,7 +77,7 @@ class EventInfo(_Info):
 
 @dataclass(frozen=True)
 class ServiceCommand(_Info):
-    """One command of a service, as it is declared.
+    """One declared command of a service.
 
     Attributes:
         name: Its name.
@@ -85,8 +85,8 @@ class ServiceCommand(_Info):
         parameters: JSON Schema (2020-12) of its arguments, as an object by their names.
         result: JSON Schema of its result.
         progress: True if it reports progress.
-        exclusive: ``"key"`` if a start has to give a key.
-        timeout: Seconds that an attempt may take; None for no limit.
+        exclusive: ``"key"`` if a start requires a key.
+        timeout: Timeout of one attempt in seconds; None for no limit.
         retries: Number of retries.
     """
 
@@ -107,7 +107,7 @@ class InstanceInfo(_Info):
     Attributes:
         id: Its id.
         node: The name of the node that serves it.
-        version: Its semantic version, such as "1.4.2"; empty if it says none.
+        version: Its semantic version, such as "1.4.2"; empty if it has none.
         metadata: Its further metadata, by name.
     """
 
@@ -143,20 +143,18 @@ class ServiceInfo:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
-        whole = asdict(self)
-        return {**whole, **{name: list(whole[name]) for name in ("methods", "instances", "details", "commands")}}
+        values = asdict(self)
+        return {**values, **{name: list(values[name]) for name in ("methods", "instances", "details", "commands")}}
 
     def seen_from(self, origin: str) -> ServiceInfo | None:
-        """Return what those at "node", "private" or "public" may know of it, or None if that is
-        nothing.
-        """
+        """Return the part that is visible to "node", "private" or "public", or None."""
         if not admits(self.visibility, origin):
             return None
         return replace(self, methods=tuple(method for method in self.methods if admits(method.visibility, origin)))
 
 
 def admits(visibility: str, origin: str) -> bool:
-    """Return whether something of this visibility may be called from there."""
+    """Return True if callers of an origin may call a method of this visibility."""
     return VISIBILITIES.index(visibility) >= VISIBILITIES.index(origin)
 
 

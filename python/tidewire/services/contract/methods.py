@@ -41,11 +41,11 @@ class EventMark:
 
 @dataclass
 class Function:
-    """A function that a service has, with what its annotations mean.
+    """A function of a service, with its evaluated annotations.
 
     Attributes:
-        call: The function as it was written: with self, if ``owned``.
-        attribute: The attribute of the object that it is, or None for a function that stands alone.
+        call: The function as written: with self, if ``owned``.
+        attribute: Its attribute of the object, or None for a standalone function.
         owned: True if its first parameter is self.
         names: Values of the names in its annotations that the functions around its class
             define.
@@ -58,9 +58,7 @@ class Function:
 
     @functools.cached_property
     def hints(self) -> type_hints.TypeHints:
-        """Its annotations. They are read when they are first needed: a class may name classes that
-        follow it.
-        """
+        """Its annotations, evaluated at the first use: a class may refer to later classes."""
         return type_hints.read(self.call, self.names)
 
     @functools.cached_property
@@ -69,7 +67,7 @@ class Function:
         try:
             inspect.signature(self.call)
         except (TypeError, ValueError):
-            # Builtins without a signature are taken at their word.
+            # Builtins without a signature are accepted.
             return Signature(None, self.hints, 0)
         return Signature(self.call, self.hints, int(self.owned))
 
@@ -90,7 +88,7 @@ class Function:
         return type_hints.stream_item(self.hints.of.get("return"))[0]
 
     def bound(self, target: Any) -> Callable[..., Any]:
-        """Return what to call, for the object that is served."""
+        """Return the callable for a served object."""
         if self.attribute is None:
             return self.call
         found: Callable[..., Any] = getattr(target, self.attribute)
@@ -108,25 +106,25 @@ class Method:
     @functools.cached_property
     def result(self) -> Callable[[Any], Any] | None:
         """Conversion of a remote result, or of an item of one, to its annotation."""
-        # Those who only serve need no such thing.
+        # Needed by callers alone.
         from tidewire.services.caller.results import result_of
 
         return result_of(type_hints.stream_item(self.function.hints.of.get("return", Any))[1])
 
     @functools.cached_property
     def cost(self) -> tuple[int, str] | None:
-        """Place and name of the argument that says the cost of a call."""
+        """Position and name of the cost argument."""
         if self.mark.cost is None:
             return None
         names = [one.name for one in self.function.signature.parameters]
         return (names.index(self.mark.cost), self.mark.cost) if self.mark.cost in names else None
 
     def info(self, visibility: str) -> MethodInfo:
-        """Describe it, in a service of this visibility."""
+        """Return its description in a service of this visibility."""
         return self._described(narrower(self.mark.visibility or visibility, visibility))
 
     def problems(self) -> list[str]:
-        """Say all that is wrong with it."""
+        """Return all problems of the declaration."""
         title, mark = self.name if isinstance(self.name, str) else short(self.name), self.mark
         found = [method_problem(f"{title}: name", self.name)]
         if mark.visibility is not None:
@@ -138,11 +136,11 @@ class Method:
                 found.append(f"{title}: {option}: {short(value)} is not allowed: give True or False")
         if mark.prompt is True and self.function.streams:
             found.append(f"{title}: prompt: a stream is not allowed: return a text or a list of messages")
-        if mark.cost is not None and not self._takes(mark.cost):
+        if mark.cost is not None and not self._has_parameter(mark.cost):
             found.append(f"{title}: cost: {short(mark.cost)} is not allowed: give the name of a parameter")
         return [problem for problem in found if problem is not None] + function_problems(title, self.function)
 
-    def _takes(self, name: object) -> bool:
+    def _has_parameter(self, name: object) -> bool:
         try:
             return name in list(inspect.signature(self.function.call).parameters)[int(self.function.owned) :]
         except (TypeError, ValueError):
@@ -175,14 +173,14 @@ class Event:
     mark: EventMark
 
     def info(self) -> EventInfo:
-        """Describe it."""
-        taken = self.function.signature.parameters
-        message = Writer().value(taken[0].hint, taken[0].name) if taken else {}
+        """Return its description."""
+        inputs = self.function.signature.parameters
+        message = Writer().value(inputs[0].hint, inputs[0].name) if inputs else {}
         described = docstrings.first_line(type_hints.innermost(self.function.call))
         return EventInfo(self.mark.subject, self.mark.queue, self.name, described, message)
 
     def problems(self) -> list[str]:
-        """Say all that is wrong with it."""
+        """Return all problems of the declaration."""
         queue = self.mark.queue
         found = [pattern_problem(f"{self.name}: subject", self.mark.subject)]
         if queue is not None and (not isinstance(queue, str) or not queue):
@@ -201,7 +199,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Bound:
-    """A method of an object that is served."""
+    """A method of a served object."""
 
     name: str
     call: Callable[..., Any]
@@ -212,7 +210,7 @@ class Bound:
 
 
 def function_problems(title: str, function: Function) -> list[str]:
-    """Say all that keeps a function from being called from elsewhere."""
+    """Return all problems of a function that prevent remote calls."""
     try:
         parameters = list(inspect.signature(function.call).parameters.values())
     except (TypeError, ValueError):
@@ -248,14 +246,14 @@ def _event_problem(title: str, function: Function, is_durable: bool) -> str | No
         parameters = list(inspect.signature(function.call).parameters.values())[int(function.owned) :]
     except (TypeError, ValueError):
         return None
-    taken = [one for one in parameters if not type_hints.is_context(one.annotation)]
-    events = [one for one in taken if type_hints.is_event(one.annotation)] if is_durable else []
+    inputs = [one for one in parameters if not type_hints.is_context(one.annotation)]
+    events = [one for one in inputs if type_hints.is_event(one.annotation)] if is_durable else []
     if len(events) > 1:
         return f"{title}: {events[1].name}: a handler takes one tw.Event: mend its parameters"
-    if len(taken) > len(events):
-        taken = [one for one in taken if one not in events]
-    needed = [one for one in taken if one.default is one.empty and one.kind is not one.VAR_POSITIONAL]
-    by_position = taken and taken[0].kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    if len(inputs) > len(events):
+        inputs = [one for one in inputs if one not in events]
+    needed = [one for one in inputs if one.default is one.empty and one.kind is not one.VAR_POSITIONAL]
+    by_position = inputs and inputs[0].kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
     if len(needed) > 1 or not by_position:
         return f"{title}: an event handler takes one message, and with it at most a tw.CallContext, and a tw.Event if it is durable: mend its parameters"
     return None

@@ -12,15 +12,15 @@ from tidewire.errors import InvalidArgument
 from tidewire.services.limits import CALL_TIMEOUT_MAX_S
 
 VISIBILITIES = ("node", "private", "public")
-"""Who may call: this process, the nodes that joined, or everybody, which for now are the same."""
+"""Allowed callers: this process, the joined nodes, or all callers over HTTP, too."""
 
 STANDBY, FAR = "~", "~~"
-"""Prefixes of the ids of instances that stand by, and of those at another hub: they take calls only
-where no instance is active, or where all active ones are full.
+"""Prefixes of the ids of standby instances, and of instances at another hub: they receive calls
+only if no instance is active, or all active ones are full.
 """
 
 RESERVED = frozenset({"sync", "with_"})
-"""What a client has besides the methods of its service."""
+"""Members of a client besides the methods of its service."""
 
 _LISTED_MAX = 10
 _short = reprlib.Repr()
@@ -28,12 +28,12 @@ _short.maxstring = _short.maxother = 80
 
 
 def short(value: Any) -> str:
-    """Return a value as text of bounded length, also if its own repr fails."""
+    """Return a value as text of bounded length, even if its repr fails."""
     return _short.repr(value)
 
 
 def token_problem(field: str, value: object) -> str | None:
-    """Say what keeps a value from being one token of a subject, or None."""
+    """Return the error of an invalid token of a subject, or None."""
     if not isinstance(value, str) or not value or not _fits(value):
         return f"{field}: {short(value)} is not allowed: give one token without dots, blanks, '*' and '>'"
     if len(value.encode()) > NAME_BYTES.max:
@@ -42,14 +42,14 @@ def token_problem(field: str, value: object) -> str | None:
 
 
 def service_problem(field: str, value: object) -> str | None:
-    """Say what keeps a value from being the name of a service that is served, or None."""
+    """Return the error of an invalid name of a service, or None."""
     if isinstance(value, str) and value.startswith("$"):
         return f"{field}: {short(value)} is not allowed: names that begin with $ are for Tidewire's own services; rename it"
     return token_problem(field, value)
 
 
 def method_problem(field: str, value: object) -> str | None:
-    """Say what keeps a value from being the name of a method, or None."""
+    """Return the error of an invalid name of a method, or None."""
     if isinstance(value, str) and value.startswith("_"):
         return f"{field}: {value!r} is not allowed: names that begin with an underscore are not served; rename it"
     if value in RESERVED:
@@ -58,7 +58,7 @@ def method_problem(field: str, value: object) -> str | None:
 
 
 def headers_problem(field: str, value: object) -> str | None:
-    """Say what keeps a value from being the headers of a message, or None."""
+    """Return the error of invalid headers of a message, or None."""
     texts = isinstance(value, Mapping) and all(isinstance(part, str) for item in value.items() for part in item)
     if texts and len(value) <= CALL_HEADERS.max:  # type: ignore[arg-type]
         return None
@@ -66,7 +66,7 @@ def headers_problem(field: str, value: object) -> str | None:
 
 
 def plain_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return headers as they are sent.
+    """Return headers in the form for sending.
 
     Raises:
         InvalidArgument: if they are not strings.
@@ -78,7 +78,7 @@ def plain_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def pattern_problem(field: str, value: object) -> str | None:
-    """Say what keeps a value from being a pattern of subjects, or None."""
+    """Return the error of an invalid pattern of subjects, or None."""
     fix = "give tokens divided by single dots, '*' for one token, '>' at the end for the rest"
     if not isinstance(value, str) or not value:
         return f"{field}: {short(value)} is not allowed: {fix}"
@@ -92,14 +92,14 @@ def pattern_problem(field: str, value: object) -> str | None:
 
 
 def visibility_problem(field: str, value: object) -> str | None:
-    """Say what keeps a value from being a visibility, or None."""
+    """Return the error of an invalid visibility, or None."""
     if isinstance(value, str) and value in VISIBILITIES:
         return None
     return f"{field}: {short(value)} is not allowed: use one of {', '.join(map(repr, VISIBILITIES))}"
 
 
 def timeout_problem(field: str, value: object) -> str | None:
-    """Say what keeps a value from being a timeout, or None."""
+    """Return the error of an invalid timeout, or None."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if number and 0 < value <= CALL_TIMEOUT_MAX_S:  # type: ignore[operator]
         return None
@@ -107,9 +107,7 @@ def timeout_problem(field: str, value: object) -> str | None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error about a name that is not known: what it may have meant, or what
-    there is.
-    """
+    """Return the hint of an error about an unknown name: the nearest name, or the known ones."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1)
     if close:

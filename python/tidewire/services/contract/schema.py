@@ -18,17 +18,17 @@ from tidewire.services.contract.type_hints import TypeHints, stream_item, text
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _REF = "#/$defs/{name}"
-# Stand-in for a type without a schema while msgspec writes: msgspec takes an empty one for none.
+# Placeholder for a type without a schema: msgspec ignores an empty one.
 _UNKNOWN = {"x-unknown": True}
-# Types that travel and have no form in JSON.
+# Types of values without a form in JSON.
 _VALUES = {"complex": "complex", "ndarray": "array"}
 
 Schema = dict[str, Any]
 
 
 class Writer:
-    """Writes the schemas of one method. Types that several of them name are written once, under
-    "$defs" of each schema.
+    """Writer of the schemas of one method. Shared types are written once, under "$defs" of each
+    schema.
     """
 
     def __init__(self) -> None:
@@ -47,15 +47,15 @@ class Writer:
         others: Any = signature.open
         if signature.rest_named is not None:
             others = self._of(signature.rest_named.hint, signature.rest_named.name, defined)
-        made: Schema = {"$schema": DIALECT, "type": "object", "properties": properties, "additionalProperties": others}
+        root: Schema = {"$schema": DIALECT, "type": "object", "properties": properties, "additionalProperties": others}
         required = [parameter.name for parameter in signature.parameters if parameter.required]
         if required:
-            made["required"] = required
+            root["required"] = required
         self.notes.extend(f"{name}: {hint} could not be found" for name, hint in hints.unresolved.items())
-        return _with_defined(made, defined)
+        return _with_defined(root, defined)
 
     def result(self, hint: Any) -> Schema:
-        """Return the schema of what a method gives; of one item, if it gives a stream."""
+        """Return the schema of a result; of one item, if it is a stream."""
         return self.value(stream_item(hint)[1], "return")
 
     def value(self, hint: Any, name: str) -> Schema:
@@ -64,22 +64,22 @@ class Writer:
         return _with_defined(self._of(hint, name, defined), defined)
 
     def _parameter(self, parameter: Parameter, described: Mapping[str, str], defined: Schema) -> Schema:
-        made = self._of(parameter.hint, parameter.name, defined)
-        if parameter.name in described and "description" not in made:
-            made["description"] = described[parameter.name]
+        schema = self._of(parameter.hint, parameter.name, defined)
+        if parameter.name in described and "description" not in schema:
+            schema["description"] = described[parameter.name]
         if parameter.default is not inspect.Parameter.empty:
             default = _plain(parameter.default)
             if default is not ...:
-                made["default"] = default
-        return made
+                schema["default"] = default
+        return schema
 
     def _of(self, hint: Any, name: str, defined: Schema) -> Schema:
         streams, item = stream_item(hint)
         if streams:
             return {"type": "array", "items": self._of(item, name, defined), "x-stream": True}
-        said = _description(hint)
-        made = self._of_type(hint, name, defined)
-        return {**made, "description": said} if said and "description" not in made else made
+        description = _description(hint)
+        schema = self._of_type(hint, name, defined)
+        return {**schema, "description": description} if description and "description" not in schema else schema
 
     def _of_type(self, hint: Any, name: str, defined: Schema) -> Schema:
         if hint is Any or hint is object:
@@ -90,22 +90,22 @@ class Writer:
             return self._custom(kind, name, found)
 
         try:
-            (made,), parts = msgspec.json.schema_components([hint], schema_hook=custom, ref_template=_REF)
+            (schema,), parts = msgspec.json.schema_components([hint], schema_hook=custom, ref_template=_REF)
         # Types that msgspec does not know raise errors of any class.
         except Exception:  # noqa: BLE001
             return self._alternatives(hint, name, defined)
         for kind in closed_records(hint, set()):
             if kind.__name__ in parts:
                 parts[kind.__name__].setdefault("additionalProperties", False)
-        mark(hint, made, parts)
+        mark(hint, schema, parts)
         defined.update(_without_marks({**found, **parts}))
-        return dict(_without_marks(made))
+        return dict(_without_marks(schema))
 
     def _custom(self, kind: Any, name: str, defined: Schema) -> Schema:
         if hasattr(kind, "model_json_schema"):
-            made: Schema = kind.model_json_schema(ref_template="#/$defs/{model}")
-            defined.update(made.pop("$defs", {}))
-            return made
+            schema: Schema = kind.model_json_schema(ref_template="#/$defs/{model}")
+            defined.update(schema.pop("$defs", {}))
+            return schema
         streams, item = stream_item(kind)
         if streams:
             return {"type": "array", "items": self._of(item, name, defined), "x-stream": True}
@@ -123,10 +123,10 @@ class Writer:
         return {}
 
 
-def _without_marks(made: Any) -> Any:
-    if isinstance(made, dict):
-        return {} if made == _UNKNOWN else {key: _without_marks(value) for key, value in made.items()}
-    return [_without_marks(value) for value in made] if isinstance(made, list) else made
+def _without_marks(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        return {} if schema == _UNKNOWN else {key: _without_marks(value) for key, value in schema.items()}
+    return [_without_marks(value) for value in schema] if isinstance(schema, list) else schema
 
 
 def _description(hint: Any) -> str | None:
@@ -136,12 +136,12 @@ def _description(hint: Any) -> str | None:
     return next((part for part in typing.get_args(hint)[1:] if isinstance(part, str)), None)
 
 
-def _with_defined(made: Schema, defined: Schema) -> Schema:
-    return {**made, "$defs": defined} if defined else made
+def _with_defined(schema: Schema, defined: Schema) -> Schema:
+    return {**schema, "$defs": defined} if defined else schema
 
 
 def _plain(value: Any) -> Any:
-    """Return a default as plain data, or ``...`` if it is none."""
+    """Return a default as plain data, or ``...`` if it can't be converted."""
     try:
         return msgspec.to_builtins(value)
     except (TypeError, ValueError, OverflowError, RecursionError):

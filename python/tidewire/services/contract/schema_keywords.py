@@ -1,7 +1,7 @@
-"""Keywords of schemas for clients that get values on the wire, where JSON has no such value.
+"""Schema keywords for wire values that JSON does not have.
 
-``x-value`` names a value such as a time without a zone, ``x-keys`` has the schema of keys that are
-not text, and ``x-fields`` has the names of the items of a record that is an array in JSON.
+``x-value`` names a value such as a time without a zone. ``x-keys`` has the schema of keys that are
+not text. ``x-fields`` has the item names of a record that is an array in JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FORMATS |= {mi.UUIDType: "uuid", mi.DecimalType: "decimal"}
 
 
 def mark(hint: Any, made: Schema, defined: Schema) -> None:
-    """Add keywords to the schema of a type, and to those that it refers to."""
+    """Add keywords to the schema of a type, and to the schemas that it refers to."""
     try:
         _mark(mi.type_info(hint), made, defined, set())
     # Types that msgspec does not know raise errors of any class.
@@ -69,7 +69,7 @@ def _bare(kind: mi.Type) -> mi.Type:
 
 
 def _place(kind: mi.Type) -> int:
-    """Return the place of a member of a union in the order in which msgspec writes the schemas."""
+    """Return the position of a union member in the order of msgspec's schemas."""
     kind = _bare(kind)
     return 2 if isinstance(kind, mi.NoneType) else int(isinstance(kind, mi.StructType) and not kind.array_like)
 

@@ -28,8 +28,8 @@ class TypeHints:
     """The annotations of one function.
 
     Attributes:
-        of: The type of each parameter, and of "return"; Any where it could not be found.
-        unresolved: The texts of those that could not be found, by parameter.
+        of: The type of each parameter, and of "return"; Any if unresolved.
+        unresolved: The texts of unresolved annotations, by parameter.
     """
 
     of: Mapping[str, Any] = field(default_factory=dict)
@@ -37,22 +37,22 @@ class TypeHints:
 
 
 def read(function: Callable[..., Any], names: Mapping[str, Any]) -> TypeHints:
-    """Evaluate the annotations of a function, one by one, so that one that fails leaves the others.
+    """Evaluate the annotations of a function one by one: a failure does not affect the others.
 
     Args:
         function: Function with the annotations.
         names: Values of the names in annotations, besides the globals of the function.
     """
     inner = innermost(function)
-    written = written_for(inner)
+    annotations = written_for(inner)
     space = getattr(inner, "__globals__", {})
     found: dict[str, Any] = {}
     unresolved: dict[str, str] = {}
-    for name, hint in written.items():
+    for name, hint in annotations.items():
         holder = types.SimpleNamespace(__annotations__={name: hint})
         try:
             found.update(typing.get_type_hints(holder, space, dict(names), include_extras=True))
-        # An annotation can be any expression, and fail in any way; it then says nothing.
+        # An annotation can be any expression, and raise any error: it counts as unresolved.
         except Exception:  # noqa: BLE001
             found[name] = Any
             unresolved[name] = hint if isinstance(hint, str) else repr(hint)
@@ -60,10 +60,10 @@ def read(function: Callable[..., Any], names: Mapping[str, Any]) -> TypeHints:
 
 
 def written_for(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function as they were written."""
+    """Return the unevaluated annotations of a function."""
     try:
         return dict(getattr(function, "__annotations__", None) or {})
-    # From Python 3.14 on, asking for annotations evaluates them.
+    # From Python 3.14 on, the access to annotations evaluates them.
     except NameError:
         return {}
 
@@ -80,36 +80,35 @@ def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
     return getattr(function, "__func__", function)
 
 
-def around(functions: list[Callable[..., Any]], depth: int) -> dict[str, Any]:
-    """Return what the annotations of functions name in the functions around their class, whose
-    names are gone later.
+def outer_names(functions: list[Callable[..., Any]], depth: int) -> dict[str, Any]:
+    """Return the local variables around a class that its annotations refer to: they are gone later.
 
     Args:
         functions: Functions with the annotations.
-        depth: How many frames up the class is being made.
+        depth: Number of frames up to the definition of the class.
     """
     texts = [hint for function in functions for hint in written_for(function).values() if isinstance(hint, str)]
-    wanted = set(_NAME.findall(" ".join(texts)))
+    names = set(_NAME.findall(" ".join(texts)))
     found: dict[str, Any] = {}
     frame: FrameType | None = sys._getframe(depth)
     for _ in range(_FRAMES_MAX):
         if frame is None or frame.f_code.co_name == "<module>":
             break
         local = frame.f_locals
-        found = {**{name: local[name] for name in wanted if name in local}, **found}
+        found = {**{name: local[name] for name in names if name in local}, **found}
         frame = frame.f_back
     return found
 
 
 def is_context(hint: Any) -> bool:
-    """Return whether an annotation, evaluated or not, stands for the context of a call."""
+    """Return True if an annotation, evaluated or not, is the context of a call."""
     if isinstance(hint, str):
         return hint.split("|")[0].strip().rpartition(".")[2] == "CallContext"
     return hint is CallContext or CallContext in typing.get_args(hint)
 
 
 def is_event(hint: Any) -> bool:
-    """Return whether an annotation, evaluated or not, stands for an event of a stream."""
+    """Return True if an annotation, evaluated or not, is an event of a stream."""
     if isinstance(hint, str):
         return hint.split("|")[0].strip().rpartition(".")[2] == "Event"
     # A program without streams does not load their classes.
@@ -117,14 +116,14 @@ def is_event(hint: Any) -> bool:
 
 
 def is_progress(hint: Any) -> bool:
-    """Return whether an annotation, evaluated or not, stands for the progress of a command."""
+    """Return True if an annotation, evaluated or not, is the progress of a command."""
     if isinstance(hint, str):
         return hint.split("|")[0].strip().rpartition(".")[2] == "Progress"
     return getattr(hint, "__module__", "") == "tidewire.streams.progress" and hint.__name__ == "Progress"
 
 
 def stream_item(hint: Any) -> tuple[bool, Any]:
-    """Return whether a type stands for a stream, and the type of its items."""
+    """Return True if a type is a stream, and the type of its items."""
     while typing.get_origin(hint) is typing.Annotated:
         hint = typing.get_args(hint)[0]
     origin = typing.get_origin(hint) or hint
@@ -135,12 +134,12 @@ def stream_item(hint: Any) -> tuple[bool, Any]:
 
 
 def is_async_stream(hint: Any) -> bool:
-    """Return whether a type stands for a stream that is read with ``async for``."""
+    """Return True if a type is a stream for ``async for``."""
     return (typing.get_origin(hint) or hint) in _ASYNC_STREAMS
 
 
 def text(hint: Any) -> str:
-    """Return a type as people write it."""
+    """Return a type in the notation of annotations."""
     if isinstance(hint, type) and not typing.get_args(hint):
         return hint.__qualname__
     return _MODULE.sub("", str(hint))
