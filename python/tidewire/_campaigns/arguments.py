@@ -1,4 +1,4 @@
-"""Arguments of a campaign, checked: names, seeds, numbers and precision."""
+"""Checks of campaign arguments: names, seeds, numbers and precision."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_name(name: Any) -> None:
 
 
 def checked_seed(seed: Any) -> int | str:
-    # The compiled part checks it.
+    # The binding checks it.
     Run(campaign_seed=seed)
     return seed  # type: ignore[no-any-return]
 

@@ -1,5 +1,5 @@
-"""Pictures of a report as SVG: columns of a distribution, an area over time, stacked bars. Colours
-come from the page's style.
+"""Charts of a report as SVG: histograms, areas over time, box plots and stacked bars. The style of
+the page defines the colours.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ WIDTH, HEIGHT = 520, 220
 LEFT, RIGHT, TOP, BOTTOM = 58, 12, 12, 34
 _MOST = sys.float_info.max
 _LEAST_SPAN = 1e-300
-"""The least range of values that has steps: below it they are less than any number."""
+"""Smallest range of values with ticks: below it the step would underflow."""
 _LEAST_SHARE = 1e-9
 
 
 def shorter(value: float) -> str:
-    """Return a figure of few characters: 1.5 M, 45 k, 0.0012."""
+    """Format a figure in few characters: 1.5 M, 45 k, 0.0012."""
     for size, unit in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
         if abs(value) >= size:
             return f"{value / (1e3 if unit == ' k' else size):.3g}{unit}"
@@ -26,7 +26,7 @@ def shorter(value: float) -> str:
 
 
 def area(points: Sequence[tuple[float, float]], unit: str, label: str) -> str:
-    """Draw steps over time: each point says how high it was until then."""
+    """Draw steps over time. Each point is the end of a step and its height."""
     most_x = max((x for x, _ in points), default=1.0) or 1.0
     ticks = nice_ticks(0.0, max((y for _, y in points), default=1.0) or 1.0)
     plot = _Plot((0.0, most_x), (0.0, ticks[-1]))
@@ -39,16 +39,14 @@ def area(points: Sequence[tuple[float, float]], unit: str, label: str) -> str:
 
 
 def histogram(weighed: Sequence[tuple[float, float]], name: str, places: int = 40) -> str:
-    """Draw the distribution of values with their weights. Few different values have a column
-    each.
-    """
+    """Draw a histogram of weighted values. Few distinct integers have a bar each."""
     weighed = [(value, weight) for value, weight in weighed if math.isfinite(value)]
     if not weighed:
         return '<p class="soft">no values</p>'
     least, most = min(weighed)[0], max(weighed)[0]
     different = sorted({value for value, _ in weighed})
     alone = len(different) <= places and all(value == round(value) for value in different)
-    # Half a place beside a huge value is not less than its last digits.
+    # At huge values, 0.5 would be below the precision of a float.
     beside = max(0.5, max(-least, most) * _LEAST_SHARE)
     if alone:
         places = int(min(places, most - least + 1)) if most - least < places else places
@@ -78,9 +76,7 @@ def histogram(weighed: Sequence[tuple[float, float]], name: str, places: int = 4
 
 
 def boxes(rows: Sequence[tuple[str, Sequence[float]]], title: str) -> str:
-    """Draw five quantiles for each row: a line from the first to the last, a box around the middle
-    half, and an edge at the median.
-    """
+    """Draw a box plot for each row, from five quantiles: whiskers, a box and the median."""
     known = [value for _, values in rows for value in values if math.isfinite(value)]
     if not known:
         return ""
@@ -94,7 +90,7 @@ def boxes(rows: Sequence[tuple[str, Sequence[float]]], title: str) -> str:
     found = []
     for place, (label, values) in enumerate(rows):
         y = 4 + place * line
-        found.append(f'<text x="0" y="{y + 13}">{_fitting(label)}</text>')
+        found.append(f'<text x="0" y="{y + 13}">{_fit_label(label)}</text>')
         if any(math.isnan(value) for value in values):
             continue
         first, begin, median, end, last = map(x, values)
@@ -111,13 +107,13 @@ def boxes(rows: Sequence[tuple[str, Sequence[float]]], title: str) -> str:
     return f'<svg viewBox="0 0 {WIDTH} {height}" role="img"><title>{escape(title)}</title>{"".join(found)}</svg>'
 
 
-def _fitting(label: str) -> str:
+def _fit_label(label: str) -> str:
     return escape(label if len(label) <= 18 else label[:17] + "…")
 
 
 def stacked(rows: Sequence[tuple[str, Sequence[tuple[str, float]]]], unit: str, title: str = "") -> str:
-    """Draw a bar for each row, of parts in the order given; ``p0``, ``p1``, ... are the classes of
-    the parts.
+    """Draw a bar for each row, stacked from its parts. Their CSS classes are ``p0``, ``p1``,
+    ...
     """
     line, left = 26, 118
     most = max((sum(value for _, value in parts) for _, parts in rows), default=0.0) or 1.0
@@ -132,7 +128,7 @@ def stacked(rows: Sequence[tuple[str, Sequence[tuple[str, float]]]], unit: str, 
         x += 24 + 6.4 * len(name)
     for place, (label, parts) in enumerate(rows):
         y, x = 26 + place * line, float(left)
-        found.append(f'<text x="0" y="{y + 13}">{_fitting(label)}</text>')
+        found.append(f'<text x="0" y="{y + 13}">{_fit_label(label)}</text>')
         total = sum(value for _, value in parts)
         for at, (name, value) in enumerate(parts):
             width = value * scale
@@ -157,14 +153,14 @@ def nice_ticks(least: float, most: float, count: int = 4) -> list[float]:
 
 
 def _share(value: float, low: float, high: float) -> float:
-    """Return where in a range a value is: 0 at its begin, 1 at its end."""
+    """Return the position of a value in a range, from 0 to 1."""
     if math.isinf(high - low):
         value, low, high = value / 2, low / 2, high / 2
     return (value - low) / (high - low)
 
 
 class _Plot:
-    """A plot with an axis at the left and one below."""
+    """A plot with a vertical axis on the left and a horizontal axis below."""
 
     def __init__(self, across: tuple[float, float], up: tuple[float, float]) -> None:
         self._across, self._up = across, up
