@@ -32,7 +32,7 @@ _KINDS_OF_PLAIN = {int: "integer", float: "float", str: "text", bool: "boolean"}
 
 
 class Table:
-    """The columns of an export and their types, and the values of batches in the same order."""
+    """The typed columns of an export, and the values of batches in the same order."""
 
     def __init__(self, campaign: Campaign) -> None:
         columns = campaign.columns
@@ -66,8 +66,8 @@ class Table:
 
 
 def _parameters(campaign: Campaign) -> dict[str, list[Any]]:
-    """Return the parameters that differ between sets, with their values by set. Nested values become
-    text.
+    """Return the parameters that differ between sets, with their values by set. Nested values
+    become text.
     """
     stored = campaign._stored_sets()
     sets: list[dict[str, Any]] = [json.loads(stored[number]) for number in range(campaign.sets)]

@@ -91,7 +91,7 @@ class Lease:
             )
 
     def __repr__(self) -> str:
-        return f"<Lease {self.name}{' grant' if self.is_held else ''}>"
+        return f"<Lease {self.name}{' held' if self.is_held else ''}>"
 
 
 class SyncLease(Blocking[Lease]):
