@@ -36,12 +36,12 @@ def checked_seed(seed: Any) -> int | str:
     return seed  # type: ignore[no-any-return]
 
 
-def seed_of(written: str) -> int | str:
-    kind, _, value = written.partition(":")
+def seed_of(text: str) -> int | str:
+    kind, _, value = text.partition(":")
     return int(value) if kind == "int" else value
 
 
-def written_seed(seed: int | str) -> str:
+def seed_text(seed: int | str) -> str:
     return f"text:{seed}" if isinstance(seed, str) else f"int:{seed}"
 
 

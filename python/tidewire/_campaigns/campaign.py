@@ -22,9 +22,9 @@ from tidewire._campaigns.arguments import (
     precision_of,
     seconds,
     seed_of,
+    seed_text,
     short,
     title_of,
-    written_seed,
 )
 from tidewire._campaigns.group import Options
 from tidewire._campaigns.owner import condition_of, this_process
@@ -562,7 +562,7 @@ def _open_stored(connection: Connection, name: str, plan: dict[str, Any], accept
     except NoSuchCampaign:
         raise CampaignError(f"name: {name!r} was taken and is gone again: try again") from None
     stored = existing._plan
-    planned = {**plan, "seed": written_seed(plan["campaign_seed"])}
+    planned = {**plan, "seed": seed_text(plan["campaign_seed"])}
     mismatches = [
         f"{field} is {short(stored[field])} there and {short(planned[field])} here"
         for field in ("function", "seed", "attempts", "timeout_us", "failed_max", "lease_us", "range_us", "until")

@@ -45,12 +45,12 @@ def histogram(weighed: Sequence[tuple[float, float]], name: str, places: int = 4
         return '<p class="soft">no values</p>'
     least, most = min(weighed)[0], max(weighed)[0]
     different = sorted({value for value, _ in weighed})
-    alone = len(different) <= places and all(value == round(value) for value in different)
+    one_bar_each = len(different) <= places and all(value == round(value) for value in different)
     # At huge values, 0.5 would be below the precision of a float.
     beside = max(0.5, max(-least, most) * _LEAST_SHARE)
-    if alone:
+    if one_bar_each:
         places = int(min(places, most - least + 1)) if most - least < places else places
-    if alone or most - least < _LEAST_SPAN:
+    if one_bar_each or most - least < _LEAST_SPAN:
         low, high = max(-_MOST, least - beside), min(_MOST, most + beside)
     else:
         low, high = least, most
@@ -60,7 +60,7 @@ def histogram(weighed: Sequence[tuple[float, float]], name: str, places: int = 4
     total = sum(counts)
     ticks = nice_ticks(0.0, 100 * max(counts) / total)
     plot = _Plot((low, high), (0.0, ticks[-1]))
-    across = [value for value in nice_ticks(low, high) if not alone or value % 1 == 0]
+    across = [value for value in nice_ticks(low, high) if not one_bar_each or value % 1 == 0]
     parts = plot.frame(ticks, across, name, percent=True)
     width = (WIDTH - LEFT - RIGHT) / places
     for place, count in enumerate(counts):
@@ -77,34 +77,34 @@ def histogram(weighed: Sequence[tuple[float, float]], name: str, places: int = 4
 
 def boxes(rows: Sequence[tuple[str, Sequence[float]]], title: str) -> str:
     """Draw a box plot for each row, from five quantiles: whiskers, a box and the median."""
-    known = [value for _, values in rows for value in values if math.isfinite(value)]
-    if not known:
+    finite_values = [value for _, values in rows for value in values if math.isfinite(value)]
+    if not finite_values:
         return ""
-    line, left, low, high = 22, 118, min(known), max(known)
+    line, left, low, high = 22, 118, min(finite_values), max(finite_values)
     height = line * len(rows) + 26
 
     def x(value: float) -> float:
         share = _share(min(max(value, low), high), low, high) if high > low else 0.5
         return left + share * (WIDTH - left - RIGHT)
 
-    found = []
+    parts = []
     for place, (label, values) in enumerate(rows):
         y = 4 + place * line
-        found.append(f'<text x="0" y="{y + 13}">{_fit_label(label)}</text>')
+        parts.append(f'<text x="0" y="{y + 13}">{_fit_label(label)}</text>')
         if any(math.isnan(value) for value in values):
             continue
         first, begin, median, end, last = map(x, values)
-        found.append(f'<line class="edge" x1="{first:.1f}" x2="{last:.1f}" y1="{y + 9}" y2="{y + 9}"/>')
+        parts.append(f'<line class="edge" x1="{first:.1f}" x2="{last:.1f}" y1="{y + 9}" y2="{y + 9}"/>')
         tip = f"<title>{escape(label)}: {' · '.join(f'{value:.6g}' for value in values)}</title>"
-        found.append(
+        parts.append(
             f'<rect class="bar" x="{begin:.1f}" y="{y + 2}" width="{end - begin:.1f}" height="14">{tip}</rect>'
         )
-        found.append(f'<line class="edge" x1="{median:.1f}" x2="{median:.1f}" y1="{y}" y2="{y + 18}"/>')
+        parts.append(f'<line class="edge" x1="{median:.1f}" x2="{median:.1f}" y1="{y}" y2="{y + 18}"/>')
     for value, anchor in ((low, "start"), (high, "end")) if low < high else ((low, "middle"),):
-        found.append(
+        parts.append(
             f'<text class="soft" x="{x(value):.1f}" y="{height - 6}" text-anchor="{anchor}">{shorter(value)}</text>'
         )
-    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img"><title>{escape(title)}</title>{"".join(found)}</svg>'
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img"><title>{escape(title)}</title>{"".join(parts)}</svg>'
 
 
 def _fit_label(label: str) -> str:
@@ -120,26 +120,26 @@ def stacked(rows: Sequence[tuple[str, Sequence[tuple[str, float]]]], unit: str, 
     scale = (WIDTH - left - 70) / most
     height = line * len(rows) + 30
     names = [name for name, _ in rows[0][1]] if rows else []
-    found = []
+    shapes = []
     x = 0.0
     for at, name in enumerate(names):
-        found.append(f'<rect class="p{at}" x="{x:.1f}" y="2" width="10" height="10" rx="2"/>')
-        found.append(f'<text class="soft" x="{x + 14:.1f}" y="11">{escape(name)}</text>')
+        shapes.append(f'<rect class="p{at}" x="{x:.1f}" y="2" width="10" height="10" rx="2"/>')
+        shapes.append(f'<text class="soft" x="{x + 14:.1f}" y="11">{escape(name)}</text>')
         x += 24 + 6.4 * len(name)
     for place, (label, parts) in enumerate(rows):
         y, x = 26 + place * line, float(left)
-        found.append(f'<text x="0" y="{y + 13}">{_fit_label(label)}</text>')
+        shapes.append(f'<text x="0" y="{y + 13}">{_fit_label(label)}</text>')
         total = sum(value for _, value in parts)
         for at, (name, value) in enumerate(parts):
             width = value * scale
             if width > 0.05:
                 share = f"{value / total:.0%}" if total else ""
                 tip = f"<title>{escape(name)}: {value:.3g} {unit}, {share}</title>"
-                found.append(f'<rect class="p{at}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="17">{tip}</rect>')
+                shapes.append(f'<rect class="p{at}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="17">{tip}</rect>')
             x += width
-        found.append(f'<text class="soft" x="{x + 6:.1f}" y="{y + 13}">{shorter(total)} {escape(unit)}</text>')
+        shapes.append(f'<text class="soft" x="{x + 6:.1f}" y="{y + 13}">{shorter(total)} {escape(unit)}</text>')
     titled = f"<title>counts of {escape(title)}</title>" if title else ""
-    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img">{titled}{"".join(found)}</svg>'
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img">{titled}{"".join(shapes)}</svg>'
 
 
 def nice_ticks(least: float, most: float, count: int = 4) -> list[float]:

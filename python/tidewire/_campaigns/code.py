@@ -102,10 +102,10 @@ def load(name: str, pickled: bytes | None, identity: str) -> tuple[Callable[...,
         module_name, _, qualname = name.partition(":")
         script = json.loads(identity).get("script")
         module = _run_script(script) if module_name == _MAIN and script else importlib.import_module(module_name)
-        found: Any = module
+        target: Any = module
         for part in qualname.split("."):
-            found = getattr(found, part)
-        return found, _identity(module, None, script, module_name)
+            target = getattr(target, part)
+        return target, _identity(module, None, script, module_name)
     finally:
         importing = False
 
@@ -133,14 +133,14 @@ def _differences(stored: dict[str, Any], local: dict[str, Any]) -> Iterator[str]
     for field in ("python", "tidewire"):
         if stored.get(field) != local.get(field):
             yield f"{field} {stored.get(field)} there, {local.get(field)} here"
-    theirs, ours = stored.get("modules", {}), local.get("modules", {})
-    for module in sorted({*theirs, *ours}):
-        if module not in ours:
+    stored_modules, local_modules = stored.get("modules", {}), local.get("modules", {})
+    for module in sorted({*stored_modules, *local_modules}):
+        if module not in local_modules:
             yield f"module {module} is not imported here"
-        elif module not in theirs:
+        elif module not in stored_modules:
             yield f"module {module} was not imported there"
-        elif theirs[module] != ours[module]:
-            yield f"module {module} has changed ({ours[module][:8]} here, {theirs[module][:8]} there)"
+        elif stored_modules[module] != local_modules[module]:
+            yield f"module {module} has changed ({local_modules[module][:8]} here, {stored_modules[module][:8]} there)"
 
 
 # Import of functions
@@ -151,14 +151,14 @@ def _import_function(path: str) -> Callable[..., Any]:
     if not colon or not all(part.isidentifier() for part in (*module.split("."), *qualname.split("."))):
         raise InvalidArgument(f"function: {path!r} is no place of a function: write 'package.module:name'")
     try:
-        found: Any = importlib.import_module(module)
+        target: Any = importlib.import_module(module)
         for part in qualname.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except Exception as error:
         raise InvalidArgument(f"function: {path!r} can't be imported: {type(error).__name__}: {error}") from error
-    if not callable(found):
-        raise InvalidArgument(f"function: {path!r} is no function, but {found!r}")
-    return found  # type: ignore[no-any-return]
+    if not callable(target):
+        raise InvalidArgument(f"function: {path!r} is no function, but {target!r}")
+    return target  # type: ignore[no-any-return]
 
 
 def _location(function: Any) -> tuple[str, str | None] | None:
@@ -168,10 +168,10 @@ def _location(function: Any) -> tuple[str, str | None] | None:
     module, qualname = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(qualname, str):
         return None
-    found: Any = sys.modules.get(module)
+    target: Any = sys.modules.get(module)
     for part in qualname.split("."):
-        found = getattr(found, part, None)
-    if found is not function:
+        target = getattr(target, part, None)
+    if target is not function:
         return None
     if module not in (_MAIN, _SCRIPT):
         return module, None
@@ -326,8 +326,8 @@ def _is_project(path: str) -> bool:
     real = os.path.realpath(path)
     if "site-packages" in real.split(os.sep) or "dist-packages" in real.split(os.sep):
         return False
-    others = (os.path.dirname(os.path.realpath(os.__file__)), os.path.dirname(os.path.realpath(tidewire.__file__)))
-    return not any(real.startswith(folder + os.sep) for folder in others)
+    excluded = (os.path.dirname(os.path.realpath(os.__file__)), os.path.dirname(os.path.realpath(tidewire.__file__)))
+    return not any(real.startswith(folder + os.sep) for folder in excluded)
 
 
 def _hash(data: bytes) -> str:

@@ -30,12 +30,12 @@ def differences(campaign: Campaign, baseline: int) -> Summary:
     replication: dict[int, dict[NumberColumn, float | None]] = {}
     current = 0
 
-    def compare(found: dict[tuple[NumberColumn, int], list[float | None]]) -> None:
+    def compare(differences: dict[tuple[NumberColumn, int], list[float | None]]) -> None:
         of_baseline = replication.pop(baseline, {})
         for number, values in replication.items():
             for column, value in values.items():
                 other = of_baseline.get(column)
-                found[column, number].append(None if value is None or other is None else value - other)
+                differences[column, number].append(None if value is None or other is None else value - other)
         replication.clear()
 
     for batch in chain(campaign.batches(), [None]):

@@ -55,31 +55,31 @@ class Table:
 
     def values(self, batch: Batch) -> list[Sequence[Any]]:
         """Return the values of a batch by column."""
-        found: list[Sequence[Any]] = [batch.runs]
+        columns: list[Sequence[Any]] = [batch.runs]
         if self._many:
-            found.append(batch.rows)
+            columns.append(batch.rows)
         if self._sets > 1:
             sets = [run % self._sets for run in batch.runs]
-            found.append(sets)
-            found += [[values[number] for number in sets] for values in self._parameters.values()]
-        return found + [batch.columns[name] for name in self._columns]
+            columns.append(sets)
+            columns += [[values[number] for number in sets] for values in self._parameters.values()]
+        return columns + [batch.columns[name] for name in self._columns]
 
 
 def _parameters(campaign: Campaign) -> dict[str, list[Any]]:
     """Return the parameters that differ between sets, with their values by set. Nested values
     become text.
     """
-    stored = campaign._stored_sets()
-    sets: list[dict[str, Any]] = [json.loads(stored[number]) for number in range(campaign.sets)]
+    stored_sets = campaign._stored_sets()
+    sets: list[dict[str, Any]] = [json.loads(stored_sets[number]) for number in range(campaign.sets)]
     names = dict.fromkeys(name for values in sets for name in values)
-    found = {}
+    varied = {}
     for name in names:
         values = [one.get(name) for one in sets]
         if any(value != values[0] for value in values):
-            plain = len({type(value) for value in values if value is not None}) == 1
-            known = plain and all(type(value) in _KINDS_OF_PLAIN for value in values if value is not None)
-            found[name] = values if known else [None if value is None else str(value) for value in values]
-    return found
+            has_one_type = len({type(value) for value in values if value is not None}) == 1
+            is_plain = has_one_type and all(type(value) in _KINDS_OF_PLAIN for value in values if value is not None)
+            varied[name] = values if is_plain else [None if value is None else str(value) for value in values]
+    return varied
 
 
 def _kind(values: Sequence[Any]) -> str:
@@ -163,16 +163,16 @@ def frame(campaign: Campaign, kind: str | None = None) -> Any:
 
 def _library(kind: str | None) -> str:
     """Return the data frame library: the requested one, else an imported or an installed one."""
-    known = ("pandas", "polars")
-    if kind is not None and kind not in known:
+    libraries = ("pandas", "polars")
+    if kind is not None and kind not in libraries:
         raise InvalidArgument(f"kind: {kind!r} is not allowed: give 'pandas' or 'polars'")
-    candidates = known if kind is None else (kind,)
-    found = next((name for name in candidates if name in sys.modules), None) or next(
+    candidates = libraries if kind is None else (kind,)
+    library = next((name for name in candidates if name in sys.modules), None) or next(
         (name for name in candidates if find_spec(name) is not None), None
     )
-    if found is None:
+    if library is None:
         raise InvalidArgument(f"frame: {' and '.join(candidates)} can't be imported: pip install {candidates[0]}")
-    return found
+    return library
 
 
 @contextmanager

@@ -74,18 +74,18 @@ def condition_of(row: dict[str, Any], events: Iterable[tuple[int, str, str, str]
             owner = OwnerProcess(int(process), host, int(start), int(namespace))
             (owners.add if verb == "run" else owners.discard)(owner)
             was_run = True
-    gone = {owner for owner in owners if owner.is_gone(row, lease_us)}
+    ended = {owner for owner in owners if owner.is_gone(row, lease_us)}
     working = False
     for worker in row["workers"]:
         if worker["state"] == "working":
             # A later process may have the id of an ended one.
-            if any(owner.owns(worker) for owner in gone) and not any(owner.owns(worker) for owner in owners - gone):
+            if any(owner.owns(worker) for owner in ended) and not any(owner.owns(worker) for owner in owners - ended):
                 worker["state"] = "lost"
             else:
                 working = True
     if working:
         return state
-    return "interrupted" if was_run and gone == owners else "waiting for workers"
+    return "interrupted" if was_run and ended == owners else "waiting for workers"
 
 
 def _start(process: int) -> int:

@@ -99,13 +99,13 @@ def fragment(report: Report) -> str:
 
 def rates(timeline: Sequence[tuple[float, int]]) -> list[tuple[float, float]]:
     """Return the rate of ended runs per second of each interval, with its end in seconds."""
-    found = []
+    points = []
     at, ended = 0.0, 0
     for seconds, runs in timeline:
         if seconds > at:
-            found.append((seconds, max(0, runs - ended) / (seconds - at)))
+            points.append((seconds, max(0, runs - ended) / (seconds - at)))
             at, ended = seconds, runs
-    return found
+    return points
 
 
 def _head(report: Report) -> Iterator[str]:
@@ -234,14 +234,14 @@ def _column(
 def _array(name: str, elements: Sequence[tuple[NumberColumn, ValueCounts]]) -> str:
     """Draw the elements of a column of arrays; of long arrays an evenly spread sample."""
     sample = elements[:: -(-len(elements) // _ELEMENTS_MAX)]
-    found = [counts.summary(str(column.element), {}) for column, counts in sample]
+    summaries = [counts.summary(str(column.element), {}) for column, counts in sample]
     rows = "".join(
         f"<tr><td>{one.column}</td><td class='n'>{shown(one.mean)}</td>"
         f"<td class='n'>{' to '.join(map(shown, one.interval()))}</td></tr>"
-        for one in found
+        for one in summaries
     )
     caption = f"{len(sample):,} of {len(elements):,} elements: 5% to 95%, the middle half, the median"
-    picture = charts.boxes([(one.column, list(one.quantiles.values())) for one in found], f"{name} by element")
+    picture = charts.boxes([(one.column, list(one.quantiles.values())) for one in summaries], f"{name} by element")
     head = "<tr><th>element</th><th class='n'>mean</th><th class='n'>95% confidence interval</th></tr>"
     return f'{picture}<p class="soft">{caption}</p><table>{head}{rows}</table>'
 
@@ -296,13 +296,13 @@ def _events(campaign: Campaign) -> str:
 
 
 def _errors(campaign: Campaign) -> str:
-    found = []
+    rows = []
     for number, failure in enumerate(campaign.errors()):
         if number == _ERRORS_MAX:
-            found.append('<tr><td colspan="3">and more: tidewire campaign errors</td></tr>')
+            rows.append('<tr><td colspan="3">and more: tidewire campaign errors</td></tr>')
             break
         words = f"{failure.error}: {failure.message}" if failure.error else failure.message
-        found.append(
+        rows.append(
             f'<tr><td class="n">{failure.run:,}</td><td>{escape(failure.kind)}</td><td>{escape(words[:200])}</td></tr>'
         )
-    return _section("Runs that failed", f"<table>{''.join(found)}</table>") if found else ""
+    return _section("Runs that failed", f"<table>{''.join(rows)}</table>") if rows else ""

@@ -141,9 +141,9 @@ class StoredSets:
         sets, compare a sample of batches.
         """
         batches = range(0, len(texts), SETS_AT_ONCE)
-        some = batches[:: max(1, len(batches) // _BATCHES_COMPARED)]
+        sample = batches[:: max(1, len(batches) // _BATCHES_COMPARED)]
         return all(
-            self[at] == texts[at] for first in some for at in range(first, min(first + SETS_AT_ONCE, len(texts)))
+            self[at] == texts[at] for first in sample for at in range(first, min(first + SETS_AT_ONCE, len(texts)))
         )
 
 
@@ -155,14 +155,14 @@ class Parameters:
     def __init__(self, function: Callable[..., Any], sets: int, stored: StoredSets) -> None:
         self._kind = kind_of(function)
         self._sets = sets
-        self._stored = stored
+        self._stored_sets = stored
         self._makers: dict[int, Callable[[], Any]] = {}
 
     def __call__(self, run: int) -> Any:
         index = run % self._sets
         maker = self._makers.get(index)
         if maker is None:
-            maker = self._makers[index] = self._maker(self._stored[index])
+            maker = self._makers[index] = self._maker(self._stored_sets[index])
         return maker()
 
     def _maker(self, text: str) -> Callable[[], Any]:
@@ -200,7 +200,7 @@ def _encode_set(kind: Any, values: dict[str, Any], name: str) -> str:
             built = msgspec.to_builtins(values)
             msgspec.convert(built, kind)
         except (msgspec.ValidationError, TypeError) as error:
-            raise InvalidArgument(f"{name}: {_path(str(error))}; the function takes {_shown(kind)}") from error
+            raise InvalidArgument(f"{name}: {_path(str(error))}; the function takes {_type_name(kind)}") from error
         values = built
     for key, value in values.items():
         _check(f"{name}.{key}", value)
@@ -254,5 +254,5 @@ def _path(text: str) -> str:
     return text.replace(" - at `$.", " at `")
 
 
-def _shown(kind: Any) -> str:
+def _type_name(kind: Any) -> str:
     return getattr(kind, "__name__", str(kind))

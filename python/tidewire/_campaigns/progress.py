@@ -131,9 +131,9 @@ def line(status: Status) -> str:
         parts.append(f"{status.state} in {_seconds(status.seconds)}")
     else:
         parts.append(status.condition if status.condition != "running" else f"{status.rate:,.0f} runs/s")
-    left = status.seconds_left
-    if left is not None:
-        parts.append(f"{_seconds(left)} left")
+    left_s = status.seconds_left
+    if left_s is not None:
+        parts.append(f"{_seconds(left_s)} left")
     if status.failed or status.quarantined:
         parts.append(f"{status.failed:,} failed, {status.quarantined:,} quarantined")
     working = sum(worker.state == "working" for worker in status.workers)

@@ -39,8 +39,8 @@ def without_password(url: str) -> str:
     """Return a URL without its password, and without options that may contain one."""
     if url.startswith("sqlite:"):
         return url
-    scheme, slashes, rest = url.partition("://")
-    place, mark, options = rest.partition("?")
+    scheme, slashes, location = url.partition("://")
+    place, mark, options = location.partition("?")
     user, at, place = place.rpartition("@")
     place += mark + options if "password" not in options else ""
     return f"{scheme}{slashes}{user.partition(':')[0]}{at}{place}"

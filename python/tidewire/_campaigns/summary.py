@@ -69,10 +69,10 @@ class ColumnSummary:
 
     def asdict(self) -> dict[str, Any]:
         """Return all fields as a flat dict of plain values, the quantiles as ``q05`` to ``q95``."""
-        named = {f"q{round(100 * share):02}": value for share, value in self.quantiles.items()}
+        quantiles = {f"q{round(100 * share):02}": value for share, value in self.quantiles.items()}
         figures = (self.count, self.missing, self.mean, self.standard_error, self.min, self.max)
         names = ("count", "missing", "mean", "standard_error", "min", "max")
-        return {"column": self.column, **self.by, **dict(zip(names, figures, strict=True)), **named}
+        return {"column": self.column, **self.by, **dict(zip(names, figures, strict=True)), **quantiles}
 
 
 class Summary(Sequence[ColumnSummary]):
@@ -153,13 +153,13 @@ def summary(campaign: Campaign, by: str | Sequence[str] | None = None) -> Summar
     keys = sorted(
         groups, key=lambda key: [(isinstance(one, str), one is None, "" if one is None else one) for one in key]
     )
-    found = [
+    entries = [
         groups[key][column].summary(column.name, dict(zip(grouping.names, key, strict=True)))
         for column in sorted({column for group in groups.values() for column in group})
         for key in keys
         if column in groups[key]
     ]
-    return Summary(found)
+    return Summary(entries)
 
 
 def limits_of(groups: int) -> tuple[int, Callable[[int], int]]:
@@ -186,16 +186,16 @@ def numbers_of(
     """Return the numbers of a batch. Each of the first ``elements`` elements of an array is a
     column, such as ``curve[0]``.
     """
-    found: dict[NumberColumn, Sequence[Any]] = {}
+    numbers: dict[NumberColumn, Sequence[Any]] = {}
     for position, (name, kind) in enumerate(kinds.items()):
         if kind in NUMERIC:
-            found[NumberColumn(position, 0, name)] = batch.columns[name]
+            numbers[NumberColumn(position, 0, name)] = batch.columns[name]
         elif kind == "json":
             arrays = [_array(text) for text in batch.columns[name]]
             for element in range(min(max(map(len, arrays), default=0), elements)):
                 values = [array[element] if element < len(array) else None for array in arrays]
-                found[NumberColumn(position, element, f"{name}[{element}]")] = values
-    return found
+                numbers[NumberColumn(position, element, f"{name}[{element}]")] = values
+    return numbers
 
 
 def _array(text: str | None) -> Sequence[Any]:
@@ -358,14 +358,14 @@ class QuantileSketch:
         """Return the quantiles at these shares."""
         weighed = self.weighed()
         total = sum(weight for _, weight in weighed)
-        found, seen, places = [], 0, iter(weighed)
-        value, weight = next(places)
+        quantiles, rank, pairs = [], 0, iter(weighed)
+        value, weight = next(pairs)
         for share in sorted(shares):
-            while seen + weight < share * total:
-                seen += weight
-                value, weight = next(places)
-            found.append(value)
-        return found
+            while rank + weight < share * total:
+                rank += weight
+                value, weight = next(pairs)
+            quantiles.append(value)
+        return quantiles
 
     def _carry(self, values: array[float]) -> None:
         level = 0

@@ -152,7 +152,7 @@ class Deaths:
 
     def __init__(self) -> None:
         self._count = 0
-        self._ended = -1
+        self._ended_runs = -1
 
     def pause(self, worker: WorkerProcess, ended: int) -> float:
         """Count a death, and return the seconds before the next start. ``ended`` is the present
@@ -161,8 +161,8 @@ class Deaths:
         Raises:
             CampaignError: if there were too many deaths.
         """
-        if ended != self._ended:
-            self._count, self._ended = 0, ended
+        if ended != self._ended_runs:
+            self._count, self._ended_runs = 0, ended
         self._count += 1
         if self._count >= _DEATHS_MAX:
             run = worker.run

@@ -75,10 +75,10 @@ def _load(orders: dict[str, Any]) -> tuple[Callable[..., Any], Callable[[int], A
     if difference is not None:
         store.note(campaign, f"a worker with other code was accepted: {difference}")
     connection = Connection(url)
-    stored = StoredSets(
+    stored_sets = StoredSets(
         lambda first, most: connection().parameters(campaign, first, most), store.parameters(campaign, 0, SETS_AT_ONCE)
     )
-    return function, Parameters(function, plan["sets"], stored), identity
+    return function, Parameters(function, plan["sets"], stored_sets), identity
 
 
 def _work(orders: dict[str, Any], page_fd: int) -> str:
@@ -129,13 +129,13 @@ def _refusal(error: BaseException) -> dict[str, Any]:
 
     from tidewire.errors import TidewireError
 
-    known = isinstance(error, TidewireError)
+    is_known = isinstance(error, TidewireError)
     return {
         "class": type(error).__name__,
         "message": str(error)[:4_000],
-        "known": known,
+        "known": is_known,
         "kind": getattr(error, "kind", None),
-        "traceback": "" if known else "".join(traceback.format_exception(error))[-16_000:],
+        "traceback": "" if is_known else "".join(traceback.format_exception(error))[-16_000:],
     }
 
 

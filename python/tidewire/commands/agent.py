@@ -21,8 +21,8 @@ _TEXT_CHARS = 100
 @with_node
 async def agent_ls(node: Node, as_json: bool) -> None:
     """List the durable agents that have ever run, by id."""
-    found = await node.durable_agents()
-    say(as_json, [_data(info) for info in found], "\n".join(map(_line, found)) or "no durable agents")
+    infos = await node.durable_agents()
+    say(as_json, [_data(info) for info in infos], "\n".join(map(_line, infos)) or "no durable agents")
 
 
 @agent.command("show", epilog="Example: tidewire agent show clerk --url tide://127.0.0.1:7420")
@@ -70,12 +70,12 @@ async def agent_drop(node: Node, as_json: bool, name: Id, sequences: Letters) ->
 
 
 def _line(info: DurableInfo) -> str:
-    waiting = "".join(
+    counts = "".join(
         f", {count} {label}"
         for count, label in ((info.lag, "to come"), (info.open, "open"), (info.dead, "dead"))
         if count
     )
-    return f"{info.id}  {info.durable}  {info.handled} handled{waiting}"
+    return f"{info.id}  {info.durable}  {info.handled} handled{counts}"
 
 
 def _past(one: PastMessage) -> str:

@@ -118,19 +118,19 @@ def _copy_sealed(source: Path, target: Path, sealed: dict[str, int]) -> None:
 
 def _log_files(folder: Path) -> dict[str, int]:
     """Return the sorted names of journal files and segments, with their inodes."""
-    found = [*folder.glob("state/*.log"), *folder.glob("streams/*/*.log")]
-    return {str(path.relative_to(folder)): path.stat().st_ino for path in sorted(found)}
+    paths = [*folder.glob("state/*.log"), *folder.glob("streams/*/*.log")]
+    return {str(path.relative_to(folder)): path.stat().st_ino for path in sorted(paths)}
 
 
 def _end(file: FileIO) -> int:
     """Return the offset after the last nonzero byte: files have space reserved for later writes."""
-    at = os.fstat(file.fileno()).st_size
-    while at > 0:
-        begin = max(at - _CHUNK, 0)
-        chunk = os.pread(file.fileno(), at - begin, begin)
+    offset = os.fstat(file.fileno()).st_size
+    while offset > 0:
+        begin = max(offset - _CHUNK, 0)
+        chunk = os.pread(file.fileno(), offset - begin, begin)
         if chunk != bytes(len(chunk)):
             return begin + len(chunk.rstrip(b"\0"))
-        at = begin
+        offset = begin
     return 0
 
 
@@ -138,10 +138,10 @@ def _copy(reader: FileIO, target: Path, end: int) -> None:
     """Copy a file up to an offset, pad it with zeros to its length, and sync it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with open(target, "wb") as writer:
-        at, length = 0, os.fstat(reader.fileno()).st_size
-        while at < end and (sent := os.sendfile(writer.fileno(), reader.fileno(), at, end - at)):
-            at += sent
-        os.ftruncate(writer.fileno(), max(at, length))
+        offset, length = 0, os.fstat(reader.fileno()).st_size
+        while offset < end and (count := os.sendfile(writer.fileno(), reader.fileno(), offset, end - offset)):
+            offset += count
+        os.ftruncate(writer.fileno(), max(offset, length))
         os.fsync(writer.fileno())
 
 

@@ -168,7 +168,7 @@ def show(
     campaign = tw.open_campaign(store, name)
     status = campaign.status()
     digest = campaign.verify() if verify else None
-    good = digest is None or digest == status.digest
+    is_verified = digest is None or digest == status.digest
     data = {
         **_status_data(status),
         "function": campaign.function,
@@ -180,9 +180,9 @@ def show(
         "events": [dataclasses.asdict(event) for event in campaign.events()],
     }
     if digest is not None:
-        data.update(digest_of_rows=digest, verified=good)
-    _say(data, _shown(campaign, status, digest), json)
-    return 0 if good else 1
+        data.update(digest_of_rows=digest, verified=is_verified)
+    _say(data, _description(campaign, status, digest), json)
+    return 0 if is_verified else 1
 
 
 @campaign.command(epilog="Example: tidewire campaign pause pi --reason 'the machine is needed'")
@@ -218,11 +218,13 @@ def errors(
     tracebacks: Annotated[bool, typer.Option("--tracebacks", help="Print tracebacks, too.")] = False,
 ) -> None:
     """Show the runs that failed or were quarantined."""
-    found = list(itertools.islice(tw.open_campaign(store, name).errors(), max))
-    lines = [f"run {one.run:,}  {one.kind} after {one.attempts} attempts  {one.error}: {one.message}" for one in found]
+    failures = list(itertools.islice(tw.open_campaign(store, name).errors(), max))
+    lines = [
+        f"run {one.run:,}  {one.kind} after {one.attempts} attempts  {one.error}: {one.message}" for one in failures
+    ]
     if tracebacks:
-        lines = [f"{line}\n{one.traceback}" for line, one in zip(lines, found, strict=True)]
-    _say([dataclasses.asdict(one) for one in found], "\n".join(lines) or "no run has failed", json)
+        lines = [f"{line}\n{one.traceback}" for line, one in zip(lines, failures, strict=True)]
+    _say([dataclasses.asdict(one) for one in failures], "\n".join(lines) or "no run has failed", json)
 
 
 @campaign.command(epilog="Example: tidewire campaign summary races --by strategy")
@@ -234,8 +236,8 @@ def summary(
     by: Annotated[list[str] | None, typer.Option("--by", help="A parameter or column; may be given again.")] = None,
 ) -> None:
     """Print statistics of the numeric columns."""
-    found = tw.open_campaign(store, name).summary(by=by or [])
-    _say(found.asdicts(), repr(found) if found else "no numeric columns yet", json)
+    statistics = tw.open_campaign(store, name).summary(by=by or [])
+    _say(statistics.asdicts(), repr(statistics) if statistics else "no numeric columns yet", json)
 
 
 @campaign.command(epilog="Example: tidewire campaign export pi pi.parquet")
@@ -271,12 +273,12 @@ def report(
     out: Annotated[Path | None, option("--out", "Write a page with pictures.")] = None,
 ) -> None:
     """Print the report of a campaign: its rate, where the time went, and which stage limits it."""
-    found = tw.open_campaign(store, name).report()
-    text = repr(found)
+    result = tw.open_campaign(store, name).report()
+    text = repr(result)
     if out is not None:
-        found.page(out)
+        result.page(out)
         text += f"\n  page: {out}"
-    _say(_report_data(found), text, json)
+    _say(_report_data(result), text, json)
 
 
 @_with_store
@@ -416,7 +418,7 @@ def _report_data(report: tw.Report) -> dict[str, Any]:
     return {**_status_data(report), "stages": dataclasses.asdict(report.stages), "limiting": report.limiting}
 
 
-def _shown(campaign: tw.Campaign, status: Status, digest: str | None) -> str:
+def _description(campaign: tw.Campaign, status: Status, digest: str | None) -> str:
     left = "" if status.seconds_left is None else f", {status.seconds_left:,.0f} s left"
     bad = f"{status.failed:,} failed, {status.quarantined:,} quarantined"
     working = [worker for worker in status.workers if worker.state == "working"]

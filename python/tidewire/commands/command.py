@@ -31,8 +31,8 @@ async def command_ls(
     ] = None,
 ) -> None:
     """List the commands, the oldest first."""
-    found = await node.commands(service=service, stage=stage)
-    say(as_json, [_data(info) for info in found], "\n".join(map(_line, found)) or "no commands")
+    infos = await node.commands(service=service, stage=stage)
+    say(as_json, [_data(info) for info in infos], "\n".join(map(_line, infos)) or "no commands")
 
 
 @command.command("start", epilog="Example: tidewire command start books.reindex 7 --key shard-7 --wait")

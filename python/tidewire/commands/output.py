@@ -147,8 +147,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}"
     # Arrays and scalars of NumPy.
-    listed = getattr(value, "tolist", None)
-    return str(value) if listed is None else _plain(listed())
+    to_list = getattr(value, "tolist", None)
+    return str(value) if to_list is None else _plain(to_list())
 
 
 def _key(key: Any) -> str:

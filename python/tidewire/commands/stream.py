@@ -58,9 +58,9 @@ async def stream_info(
 
     stream, shown = await node.find_stream(name), None
     while True:
-        found, consumers = await stream.info(), await stream.consumers()
-        if (found, consumers) != shown:
-            shown = found, consumers
+        info, consumers = await stream.info(), await stream.consumers()
+        if (info, consumers) != shown:
+            shown = info, consumers
             _show_info(*shown, as_json)
         if not watch:
             return
@@ -139,9 +139,9 @@ async def stream_purge(
 @with_node
 async def stream_schedules(node: Node, as_json: bool, name: Name) -> None:
     """List the schedules of a stream, with their next beats."""
-    found = await (await node.find_stream(name)).schedules()
-    lines = [f"{s.name}  {s.when} ({s.time_zone})  {s.subject}  next {s.next_time}" for s in found]
-    say(as_json, [_schedule(one) for one in found], "\n".join(lines) or "no schedules")
+    schedules = await (await node.find_stream(name)).schedules()
+    lines = [f"{s.name}  {s.when} ({s.time_zone})  {s.subject}  next {s.next_time}" for s in schedules]
+    say(as_json, [_schedule(one) for one in schedules], "\n".join(lines) or "no schedules")
 
 
 @stream.command("schedule", epilog='Example: tidewire stream schedule orders nightly "0 22 * * 1-5" reports.due {}')
@@ -199,8 +199,8 @@ async def stream_dead(
     limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many at most.")] = 100,
 ) -> None:
     """List the dead letters of a consumer: events that it has given up."""
-    found = await (await existing(node, name, consumer)).dead_letters(start, limit)
-    say(as_json, [data_of(one) for one in found], "\n".join(map(line_of, found)) or "no dead letters")
+    letters = await (await existing(node, name, consumer)).dead_letters(start, limit)
+    say(as_json, [data_of(one) for one in letters], "\n".join(map(line_of, letters)) or "no dead letters")
 
 
 @stream.command("requeue", epilog="Example: tidewire stream requeue orders billing 17 --url tide://127.0.0.1:7420")
@@ -328,10 +328,10 @@ def _copy(source: Path, target: Path, json: bool) -> None:
     from tidewire.commands.backup import copy_folder
 
     try:
-        found = copy_folder(source, target)
+        totals = copy_folder(source, target)
     except tw.TidewireError as error:
         raise typer.Exit(fail(error, json)) from None
-    say(json, found, f"{target}: {found['files']} files, {found['bytes']} bytes, all whole")
+    say(json, totals, f"{target}: {totals['files']} files, {totals['bytes']} bytes, all whole")
 
 
 def crashtest(
@@ -350,18 +350,18 @@ def crashtest(
     raise typer.Exit(crashtest(data, kills, seed, json))
 
 
-def _show_info(found: Any, consumers: list[Any], as_json: bool) -> None:
-    limits = ", ".join(f"{key}={value}" for key, value in found.settings.items())
+def _show_info(info: Any, consumers: list[Any], as_json: bool) -> None:
+    limits = ", ".join(f"{key}={value}" for key, value in info.settings.items())
     lines = [
-        f"{found.name}: {', '.join(found.subjects)}; {limits}",
-        f"{found.messages} events, {found.first} to {found.last}, {found.bytes} bytes, {found.delayed} delayed",
+        f"{info.name}: {', '.join(info.subjects)}; {limits}",
+        f"{info.messages} events, {info.first} to {info.last}, {info.bytes} bytes, {info.delayed} delayed",
     ]
     lines += [
         f"{c.name}: lag {c.lag}, out {c.in_flight}, waiting {c.waiting}, dead {c.dead}, redelivered {c.redelivered}"
         f"{', paused' if c.is_paused else ''}"
         for c in consumers
     ]
-    say(as_json, {**asdict(found), "consumers": [asdict(c) for c in consumers]}, "\n".join(lines))
+    say(as_json, {**asdict(info), "consumers": [asdict(c) for c in consumers]}, "\n".join(lines))
 
 
 def _schedule(one: tw.Schedule) -> dict[str, Any]:

@@ -192,7 +192,7 @@ async def sub(
                 continue
             hub.say(
                 {"subject": one.subject, "message": one.message, "headers": dict(one.headers)},
-                f"{one.subject}  {_shown(one.message)}",
+                f"{one.subject}  {_text_of(one.message)}",
             )
             count = None if count is None else count - 1
             if count == 0:
@@ -214,7 +214,7 @@ async def req(
         reply = await node.request(
             subject, hub.value_of("MESSAGE", message), timeout=timeout, headers=_headers(header or [])
         )
-        hub.say(reply, _shown(reply))
+        hub.say(reply, _text_of(reply))
 
 
 @with_hub
@@ -233,14 +233,14 @@ async def call(
         raise InvalidArgument(problem)
     async with hub.joined() as node:
         args, kwargs = parse_arguments(hub.value_of, arguments or [])
-        found = getattr(node.client(service).with_(timeout=timeout), name)(*args, **kwargs)
+        reply = getattr(node.client(service).with_(timeout=timeout), name)(*args, **kwargs)
         info = next((one for one in await node.services() if one.name == service), None)
         if info is not None and any(one.name == name and one.stream for one in info.methods):
-            async for item in found:
-                hub.say(item, _shown(item))
+            async for item in reply:
+                hub.say(item, _text_of(item))
         else:
-            result = await found
-            hub.say(result, _shown(result))
+            result = await reply
+            hub.say(result, _text_of(result))
 
 
 @with_hub
@@ -324,7 +324,7 @@ def generate_ts(hub: Hub, out: Path | None, with_internals: bool, bigint: bool) 
     return hub.run(work)
 
 
-def _shown(value: Any) -> str:
+def _text_of(value: Any) -> str:
     return value if isinstance(value, str) else as_json(value)
 
 
@@ -344,10 +344,10 @@ def parse_arguments(value_of: Callable[[str, str], Any], texts: Sequence[str]) -
 
 
 def _headers(texts: Sequence[str]) -> dict[str, str] | None:
-    found = {}
+    headers = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise InvalidArgument(f"--header: {text!r} is not allowed: write NAME=VALUE")
-        found[name] = value
-    return found or None
+        headers[name] = value
+    return headers or None

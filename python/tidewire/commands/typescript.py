@@ -306,8 +306,8 @@ def _literal(value: Any) -> str:
 
 
 def _union(parts: Iterable[str]) -> str:
-    found = list(dict.fromkeys(parts))
-    return _UNKNOWN if not found or _UNKNOWN in found else " | ".join(found)
+    types = list(dict.fromkeys(parts))
+    return _UNKNOWN if not types or _UNKNOWN in types else " | ".join(types)
 
 
 def _comment(text: str, indent: str) -> str:

@@ -58,27 +58,27 @@ def up(
         signal.signal(number, signals.handle)
     try:
         grants = tuple(_token(text, right) for right, texts in tokens.items() for text in texts) or None
-        wanted = HubSettings.of_file(config).changed(tokens=grants, join=_join_option(*joins), **options)
+        hub_settings = HubSettings.of_file(config).changed(tokens=grants, join=_join_option(*joins), **options)
         node = tw.Node(
-            wanted.nats or "mem://",
+            hub_settings.nats or "mem://",
             # Other hubs of a cluster may have the same process id on their machines.
-            name=_name(wanted) or f"hub-{os.getpid()}" + (f"-{os.urandom(4).hex()}" if wanted.nats else ""),
+            name=_name(hub_settings) or f"hub-{os.getpid()}" + (f"-{os.urandom(4).hex()}" if hub_settings.nats else ""),
             config=Config(file=config, options=_options(settings)),
-            data=wanted.data,
-            inspect=wanted.console or None,
+            data=hub_settings.data,
+            inspect=hub_settings.console or None,
         )
         node.start()
-        listeners = [_listen(node, url, wanted) for url in wanted.listen]
-        listeners += [_listen_http(node, url, wanted) for url in wanted.http]
-        for other in wanted.join:
+        listeners = [_listen(node, url, hub_settings) for url in hub_settings.listen]
+        listeners += [_listen_http(node, url, hub_settings) for url in hub_settings.http]
+        for other in hub_settings.join:
             _join(node, other)
     except tw.TidewireError as error:
         return fail(error, as_json)
     urls = [listener.url for listener in listeners]
     data: dict[str, object] = {"hub": node.name, "urls": urls}
     text = f"hub {node.name} listens at {' and '.join(urls)}"
-    if wanted.nats is not None:
-        data["nats"] = without_secrets(wanted.nats)
+    if hub_settings.nats is not None:
+        data["nats"] = without_secrets(hub_settings.nats)
         text += f" for the cluster at {data['nats']}"
     _print(data, text, as_json)
     if opens:
@@ -87,7 +87,7 @@ def up(
     for listener in listeners:
         if not is_http(listener.url):
             listener.close()
-    deadline = monotonic() + wanted.timeout
+    deadline = monotonic() + hub_settings.timeout
     _drain(node, deadline, signals)
     dropped = node.statistics()["links"]["of_hub"]["dropped"]
     stop_report = steps.blocking(node._stopping(0.0 if signals.times > 1 else max(0.0, deadline - monotonic())))
@@ -148,9 +148,9 @@ def _join_option(
     return None
 
 
-def _name(wanted: HubSettings) -> str | None:
+def _name(hub_settings: HubSettings) -> str | None:
     """Return the name of the hub, by default its name at another hub."""
-    return wanted.name or next((other.as_ for other in wanted.join if other.as_), None)
+    return hub_settings.name or next((other.as_ for other in hub_settings.join if other.as_), None)
 
 
 def _join(node: tw.Node, other: HubJoin) -> None:
@@ -159,30 +159,35 @@ def _join(node: tw.Node, other: HubJoin) -> None:
     node.join(other.url, as_=other.as_, export=other.export, import_=other.import_, token=other.token, tls=tls)
 
 
-def _listen(node: tw.Node, url: str, wanted: HubSettings) -> Listener:
-    files = (wanted.ca, wanted.cert, wanted.key)
+def _listen(node: tw.Node, url: str, hub_settings: HubSettings) -> Listener:
+    files = (hub_settings.ca, hub_settings.cert, hub_settings.key)
     tls = tw.Tls(*files) if any(files) and is_secured(url) else None
-    return node.listen(url, tokens=wanted.tokens, insecure=wanted.insecure, tls=tls)
+    return node.listen(url, tokens=hub_settings.tokens, insecure=hub_settings.insecure, tls=tls)
 
 
-def _listen_http(node: tw.Node, url: str, wanted: HubSettings) -> Listener:
+def _listen_http(node: tw.Node, url: str, hub_settings: HubSettings) -> Listener:
     url = url if "://" in url else f"http://{url}"
     settings = tw.Http(
-        wanted.cors, wanted.hosts, wanted.http_files, wanted.http_limits, wanted.console, wanted.console_admin
+        hub_settings.cors,
+        hub_settings.hosts,
+        hub_settings.http_files,
+        hub_settings.http_limits,
+        hub_settings.console,
+        hub_settings.console_admin,
     )
-    return node.listen(url, tokens=wanted.tokens, insecure=wanted.insecure, http=settings)
+    return node.listen(url, tokens=hub_settings.tokens, insecure=hub_settings.insecure, http=settings)
 
 
 def _options(settings: Texts) -> dict[str, str]:
-    found = {}
+    options = {}
     for text in settings:
         key, divided, value = text.partition("=")
         if not divided or not key.strip():
             raise tw.InvalidArgument(
                 f"set: {text!r} is not allowed: give KEY=VALUE, such as links.link_heartbeat_ms=1000"
             )
-        found[key.strip()] = value
-    return found
+        options[key.strip()] = value
+    return options
 
 
 def _drain(node: tw.Node, deadline: float, signals: _StopSignals) -> None:

@@ -155,12 +155,12 @@ class Bucket:
 
     async def keys(self, filter: str = ">") -> list[str]:
         """Return the keys that match a pattern and have a value, in order."""
-        found: list[str] = []
+        keys: list[str] = []
         while True:
-            more = await self._home.call("keys", self.name, filter, found[-1] if found else None, 1_000)
-            found.extend(more)
-            if len(more) < 1_000:
-                return found
+            page = await self._home.call("keys", self.name, filter, keys[-1] if keys else None, 1_000)
+            keys.extend(page)
+            if len(page) < 1_000:
+                return keys
 
     async def history(self, key: str, *, type: Any = None) -> list[Entry]:
         """Return the stored entries of a key, oldest first, deletions included; ``type`` as for

@@ -72,5 +72,5 @@ def log_uncaptured(node: Node, subject: str) -> None:
 
 def _is_listed(node: Node, subject: str) -> bool:
     """Return whether the URL of a node lists a subject, so that NATS itself publishes it."""
-    listed = parse_qs(urlsplit(node.url).query).get("subjects", [])
-    return any(matches(pattern, subject) for patterns in listed for pattern in patterns.split(","))
+    subject_lists = parse_qs(urlsplit(node.url).query).get("subjects", [])
+    return any(matches(pattern, subject) for patterns in subject_lists for pattern in patterns.split(","))

@@ -102,13 +102,13 @@ class CommandWorker(StreamWorker):
                 return "returned", encode(task.result()), None, None, None
             except TidewireError as refused:
                 error = refused
-        why = attempt.why if isinstance(error, asyncio.CancelledError) else ""
-        if why == "timeout":
+        reason = attempt.why if isinstance(error, asyncio.CancelledError) else ""
+        if reason == "timeout":
             error = TaskTimeout(
                 f"{self.title}: it took longer than timeout={self.mark.timeout} s: allow more, or do less"
             )
-        elif why:
-            return "cancelled" if why == "cancelled" else "interrupted", None, None, None, None
+        elif reason:
+            return "cancelled" if reason == "cancelled" else "interrupted", None, None, None, None
         outcome = "raised"
         if isinstance(error, _Refused):
             error, outcome = error.error, "refused"

@@ -40,11 +40,11 @@ def decode_payload(payload: bytes, headers: list[tuple[str, str]]) -> Any:
     """Return the value of a payload from ``content_of``; bytes without a content type in the
     headers.
     """
-    written = next((value for name, value in headers if name == CONTENT or name.lower() == CONTENT), "")
-    if written == "tidewire":
+    content_type = next((value for name, value in headers if name == CONTENT or name.lower() == CONTENT), "")
+    if content_type == "tidewire":
         return decode(payload)
     # Other programs add parameters, such as a charset.
-    content = written.partition(";")[0].strip().lower()
+    content = content_type.partition(";")[0].strip().lower()
     if content == "tidewire":
         return decode(payload)
     if content == "application/json":

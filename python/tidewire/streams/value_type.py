@@ -59,9 +59,9 @@ class ValueType:
                 pass
             except UNFIT as error:
                 unfit = error
-        field, why = _field_and_reason(str(unfit))
+        field, reason = _field_and_reason(str(unfit))
         raise InvalidArgument(
-            f"{self._source} {number}: {field}: {why}: it is {short(value)}, and {text(self._kind)} was asked for:"
+            f"{self._source} {number}: {field}: {reason}: it is {short(value)}, and {text(self._kind)} was asked for:"
             " read it without `type=`, or as what was written"
         ) from None
 

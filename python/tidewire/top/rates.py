@@ -20,15 +20,15 @@ def with_rates(now: _Row, before: _Row | None) -> _Row:
     """
     if before is not None and before["at_s"] == now["at_s"]:
         return before
-    rated = dict(now)
+    result = dict(now)
     for kind in KINDS:
         old = {_identity(row): row["handled"] for row in before[kind]} if before else {}
         counts = [row["handled"] - old.get(_identity(row), math.inf) for row in now[kind]]
         elapsed_s = now["at_s"] - before["at_s"] if before else 1.0
         # Two pools may have the same name: a falling count has no rate.
         rates = [round(count / elapsed_s, 1) if count >= 0 else None for count in counts]
-        rated[kind] = [{**row, "handled_per_s": rate} for row, rate in zip(now[kind], rates, strict=True)]
-    return rated
+        result[kind] = [{**row, "handled_per_s": rate} for row, rate in zip(now[kind], rates, strict=True)]
+    return result
 
 
 def _identity(row: _Row) -> tuple[Any, ...]:

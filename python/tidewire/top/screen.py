@@ -82,8 +82,8 @@ def _head(sample: _Row) -> list[Text]:
     release = f"   tidewire {versions['tidewire']}, {language.title()} {versions.get(language, '')}".rstrip()
     counts = [_counted(sample[f"{kind}_count"], noun) for kind, noun in _COUNTS.items()]
     reasons = sorted(((count, reason) for reason, count in dead.items() if count), reverse=True)
-    named = ", ".join(f"{count:,} {reason}" for count, reason in reasons)
-    troubles = [f"{_counted(sum(dead.values()), 'dead letter')}: {named}"] if reasons else []
+    causes = ", ".join(f"{count:,} {reason}" for count, reason in reasons)
+    troubles = [f"{_counted(sum(dead.values()), 'dead letter')}: {causes}"] if reasons else []
     troubles += [_counted(sample["ask_timeouts"], "ask timeout")] if sample["ask_timeouts"] else []
     lines = [
         Text.assemble(plain(sample["node"], "bold"), life, plain(sample["url"]), release),

@@ -289,7 +289,7 @@ class StatisticsService:
         and schedule another one.
         """
         now_s, ran_s, loop = time.monotonic(), self._ran_s, node._loop
-        found = {} if loop is None else {"lag_us": ((now_s if ran_s is None else ran_s) - self._sent_s) * 1e6}
+        lag = {} if loop is None else {"lag_us": ((now_s if ran_s is None else ran_s) - self._sent_s) * 1e6}
         if ran_s is not None and loop is not None:
             self._sent_s, self._ran_s = now_s, None
             try:
@@ -297,7 +297,7 @@ class StatisticsService:
             except RuntimeError:
                 # The loop is closed.
                 self._ran_s = now_s
-        return found
+        return lag
 
 
 def _log_line(line: str, _: bool) -> None:
