@@ -1,4 +1,4 @@
-"""Arguments of a campaign, checked: names, seeds, numbers and precision."""
+"""Checks of campaign arguments: names, seeds, numbers and precision."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def check_name(name: Any) -> None:
 
 
 def checked_seed(seed: Any) -> int | str:
-    # The compiled part checks it.
+    # The binding checks it.
     Run(campaign_seed=seed)
     return seed  # type: ignore[no-any-return]
 
 
-def seed_of(written: str) -> int | str:
-    kind, _, value = written.partition(":")
+def seed_of(text: str) -> int | str:
+    kind, _, value = text.partition(":")
     return int(value) if kind == "int" else value
 
 
-def written_seed(seed: int | str) -> str:
+def seed_text(seed: int | str) -> str:
     return f"text:{seed}" if isinstance(seed, str) else f"int:{seed}"
 
 

@@ -1,4 +1,4 @@
-"""Campaigns: seeded runs of a function over many workers, each stored once."""
+"""Campaigns: seeded runs of a function on many workers, each stored once."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tidewire._campaigns.arguments import (
     precision_of,
     seconds,
     seed_of,
+    seed_text,
     short,
     title_of,
-    written_seed,
 )
 from tidewire._campaigns.group import Options
 from tidewire._campaigns.owner import condition_of, this_process
@@ -63,44 +63,43 @@ def campaign(
     range: float = 0.2,
     accept_code: bool = False,
 ) -> Campaign:
-    """Plan seeded runs of a function, and store the plan. ``Campaign.run`` runs them.
+    """Plan seeded runs of a function, and store the plan. ``Campaign.run`` executes them.
 
-    A campaign that is stored under this name already is gone on with, if its plan is the same; with
-    more runs, if ``runs`` is more than it had.
+    If the store has a campaign of this name with the same plan, return it. A greater ``runs``
+    extends it.
 
     Args:
-        function: Takes a ``tw.Run`` and returns its result: a data class, typed dict,
+        function: Function that takes a ``tw.Run`` and returns its result: a data class, typed dict,
             ``msgspec.Struct``, named tuple, dict of plain values or a single value, or a list of
-            these for several rows. ``"module:name"`` names one.
-        runs: How many, over all parameter sets; 0 to 2^48.
-        seed: An integer of any sign, or text. The draws of run i depend on the seed and i
-            alone.
+            these for several rows; or its path ``"module:name"``.
+        runs: Number of runs over all parameter sets, 0 to 2^48.
+        seed: An integer of any sign, or text. The random numbers of run i depend only on the seed
+            and i.
         params: Parameters of every run, as ``run.params``.
-        sweep: Parameter sets, such as those of ``tw.grid`` or ``tw.latin_hypercube``, each on top
-            of ``params``. Run i has set ``i % len(sweep)``.
-        name: Unique in the store, 1 to 128 bytes. Without one it is named after the function, with
-            a number.
-        store: The URL of the store, or the path of a file such as ``farm.db``; without one that of
-            the environment's ``TIDEWIRE_STORE``, or ``sqlite:///tidewire.db``.
-        until: Ends the campaign once a mean is known well enough.
-        attempts: How often a run is tried that raises, 1 to 100.
-        timeout: The time limit of a run in seconds. A run over it is ended, and counts as failed
-            after all its attempts.
-        failed_max: The campaign fails when more runs than this have failed or were quarantined.
-            None: it never does.
-        lease: Seconds after which the runs of a worker that is not heard of go to another, 0.1 to
+        sweep: Parameter sets, such as those of ``tw.grid`` or ``tw.latin_hypercube``, each merged
+            into ``params``. Run i has set ``i % len(sweep)``.
+        name: Unique name in the store, 1 to 128 bytes. By default the name of the function with a
+            number.
+        store: The URL of the store, or the path of a file such as ``farm.db``. By default the
+            environment variable ``TIDEWIRE_STORE``, or ``sqlite:///tidewire.db``.
+        until: Precision of a mean that ends the campaign early.
+        attempts: Most attempts of a run that raises, 1 to 100.
+        timeout: The time limit of a run in seconds. A run that exceeds it is killed, and fails
+            after its last attempt.
+        failed_max: Most failed or quarantined runs; with more, the campaign fails. None for no
+            limit.
+        lease: Seconds after which the runs of a silent worker are leased to another, 0.1 to
             86,400.
-        range: Seconds of work that are leased, and stored, at once, 0.001 to 3,600.
-        accept_code: Goes on with a stored campaign although the code has changed; the store keeps a
-            note of it.
+        range: Seconds of work in one lease, which are stored together, 0.001 to 3,600.
+        accept_code: True to continue a stored campaign with changed code; the store records this as
+            an event.
 
     Raises:
-        InvalidArgument: if an argument is not what is allowed, or the function can't be imported by
-            workers.
-        NameTaken: if there is another campaign of this name; the message says what differs.
-        CodeChanged: if a stored campaign began with other code.
-        CampaignError: if the store can't be used.
-        StoreUnavailable: if the store is away.
+        InvalidArgument: if an argument is not allowed, or workers can't import the function.
+        NameTaken: if this name belongs to another campaign; the message has the differences.
+        CodeChanged: if a stored campaign has other code.
+        CampaignError: if the store is unusable.
+        StoreUnavailable: if the store is unreachable.
     """
     codes.check_guard()
     code = codes.describe(function)
@@ -128,35 +127,35 @@ def campaign(
     try:
         number = connection().create(name=name, **plan)
     except NameTaken:
-        return _go_on(connection, name, plan, accept_code)
+        return _open_stored(connection, name, plan, accept_code)
     return Campaign(connection, number, accept_code)
 
 
 def campaigns(store: str | None = None) -> list[Campaign]:
-    """Return every campaign of a store, newest first.
+    """Return all campaigns of a store, newest first.
 
     Raises:
-        CampaignError: if the store can't be used.
-        StoreUnavailable: if the store is away, or there is no such file.
+        CampaignError: if the store is unusable.
+        StoreUnavailable: if the store is unreachable, or its file does not exist.
     """
     connection = Connection(url_of(store))
     return [Campaign(connection, row["id"]) for row in connection().campaigns()]
 
 
 def open_campaign(store: str | None, name_or_id: str | int) -> Campaign:
-    """Return the campaign of this name, or if there is none of this number.
+    """Return the campaign with this name, or else the one with this number.
 
     Raises:
-        NoSuchCampaign: if there is none.
-        CampaignError: if the store can't be used.
-        StoreUnavailable: if the store is away, or there is no such file.
+        NoSuchCampaign: if it does not exist.
+        CampaignError: if the store is unusable.
+        StoreUnavailable: if the store is unreachable, or its file does not exist.
     """
     connection = Connection(url_of(store))
     return Campaign(connection, connection().find(str(name_or_id)))
 
 
 class Campaign:
-    """A campaign of a store. Made by ``tw.campaign``, ``tw.open_campaign`` and ``tw.campaigns``."""
+    """A stored campaign, from ``tw.campaign``, ``tw.open_campaign`` or ``tw.campaigns``."""
 
     def __init__(self, connection: Connection, number: int, accept_code: bool = False) -> None:
         self._connection = connection
@@ -178,24 +177,24 @@ class Campaign:
 
     @property
     def runs(self) -> int:
-        """How many runs are planned."""
-        return int(self._read()["runs"])
+        """Number of planned runs."""
+        return int(self._read_plan()["runs"])
 
     @property
     def table(self) -> str:
-        """The table of its results."""
-        return str(self._known()["table"])
+        """Name of the table of its results."""
+        return str(self._plan_with_columns()["table"])
 
     @property
     def columns(self) -> dict[str, str] | None:
-        """The columns of its results with their types; None before they are known."""
-        columns = self._known()["columns"]
+        """The columns of its results and their types; None before they are known."""
+        columns = self._plan_with_columns()["columns"]
         return None if columns is None else dict(columns)
 
     @property
     def many(self) -> bool | None:
-        """True if a run gives a list of rows; None before the form is known."""
-        many: bool | None = self._known()["many"]
+        """True if a run returns a list of rows; None before this is known."""
+        many: bool | None = self._plan_with_columns()["many"]
         return many
 
     # Running
@@ -208,26 +207,25 @@ class Campaign:
         accept_code: bool = False,
         store_wait: float = 60.0,
     ) -> Report:
-        """Run it with worker processes of this machine until it has ended, and return its report.
+        """Run the campaign with worker processes of this machine, and return its report at the end.
 
-        A campaign that is paused is resumed. Ctrl-C ends the workers; what was stored stays, and
-        ``run`` goes on with it.
+        Resumes a paused campaign. Ctrl-C ends the workers. Stored results remain, and a later
+        ``run`` continues from them.
 
         Args:
-            workers: How many processes; without it as many as there are processors. With 0 it waits
-                for those that serve the store (``tidewire worker``), which then do all runs; Ctrl-C
-                ends the waiting alone.
-            progress: True if progress is shown. By default a notebook and a terminal show it,
-                and other outputs get one line at the end.
-            accept_code: Works although the code has changed since the campaign began; the store
-                keeps a note of it.
-            store_wait: Seconds for which a store that is away is waited for.
+            workers: Number of processes; by default one for each processor. With 0 the processes
+                that serve the store (``tidewire worker``) do all runs, and this call waits for
+                them; Ctrl-C then only ends the wait.
+            progress: True to show the progress. By default notebooks and terminals show it, and
+                other outputs get one line at the end.
+            accept_code: True to run changed code; the store records this as an event.
+            store_wait: Seconds to wait for an unreachable store.
 
         Raises:
-            InvalidArgument: if an argument is not what is allowed.
-            CodeChanged: if workers have other code than the campaign.
-            CampaignError: if workers can't work at it, or die one after the other.
-            StoreUnavailable: if the store is away for too long.
+            InvalidArgument: if an argument is not allowed.
+            CodeChanged: if the workers have other code than the campaign.
+            CampaignError: if the workers can't run it, or die repeatedly.
+            StoreUnavailable: if the store is unreachable for longer than ``store_wait``.
         """
         return self._run(self._supervision(workers, progress, accept_code, store_wait))
 
@@ -239,19 +237,19 @@ class Campaign:
         accept_code: bool = False,
         store_wait: float = 60.0,
     ) -> Report:
-        """Do what ``run`` does, without blocking the event loop. If it is cancelled the workers end
-        after their runs.
+        """Run the campaign as ``run`` does, without blocking the event loop. Cancelled, it ends the
+        workers after their current runs.
         """
         import asyncio
 
         supervision = self._supervision(workers, progress, accept_code, store_wait)
-        working = asyncio.get_running_loop().run_in_executor(None, self._run, supervision)
+        future = asyncio.get_running_loop().run_in_executor(None, self._run, supervision)
         try:
-            return await asyncio.shield(working)
+            return await asyncio.shield(future)
         except asyncio.CancelledError:
             supervision.stop()
             with contextlib.suppress(Exception):
-                await working
+                await future
             raise
 
     def _supervision(
@@ -267,14 +265,14 @@ class Campaign:
         return _Supervision(options, progress_of(progress))
 
     def _run(self, supervision: _Supervision) -> Report:
-        # A connection of its own: this may be another thread.
+        # A connection of its own, because this may be another thread.
         store = Connection(self.store)()
         owner = this_process()
         state = self.status().state
         if state in ("draft", "paused"):
             store.transition(self.id, "running", owner.note("run"))
         elif state == "running":
-            # The supervisor waits for a store that is away.
+            # The supervisor waits for an unreachable store.
             with contextlib.suppress(StoreUnavailable):
                 store.note(self.id, owner.note("run"))
         if not self.status().ended:
@@ -287,26 +285,26 @@ class Campaign:
         return self.report()
 
     def start(self, reason: str = "") -> None:
-        """Let the processes that serve its store (``tidewire worker``) run it, and return at once.
-        One that is paused goes on.
+        """Start or resume the campaign on the processes that serve its store
+        (``tidewire worker``). Do not wait for them.
 
         Raises:
             CampaignError: if it has ended.
-            StoreUnavailable: if the store is away.
+            StoreUnavailable: if the store is unreachable.
         """
         self._connection.ask(lambda store: store.transition(self.id, "running", reason or "started"))
 
     def extend(self, more: int) -> None:
-        """Add runs behind the last one. One that was done can run again; its runs stay as they are.
+        """Add runs at the end. A campaign that is done can run again; its results remain.
 
         Raises:
-            InvalidArgument: if there would be too many.
+            InvalidArgument: if the campaign would have too many runs.
             CampaignError: if it was cancelled or has failed.
         """
         self._connection().extend(self.id, integer("more", more, 0, _RUNS_MAX))
 
     def pause(self, reason: str = "") -> None:
-        """Pause it: no range is leased any more, and results of leased ranges are still stored.
+        """Pause the campaign: it leases no more ranges, but stores the results of leased ones.
 
         Raises:
             CampaignError: if it has ended.
@@ -314,7 +312,7 @@ class Campaign:
         self._connection.ask(lambda store: store.transition(self.id, "paused", reason or "paused"))
 
     def resume(self, reason: str = "") -> None:
-        """Go on after a pause.
+        """Resume the campaign after a pause.
 
         Raises:
             CampaignError: if it has ended.
@@ -322,23 +320,21 @@ class Campaign:
         self._connection.ask(lambda store: store.transition(self.id, "running", reason or "resumed"))
 
     def cancel(self, reason: str = "") -> None:
-        """End it: results of leased ranges are not stored, and stored ones stay.
+        """Cancel the campaign: results of leased ranges are dropped, stored ones remain.
 
         Raises:
-            CampaignError: if it has ended otherwise.
+            CampaignError: if it has ended in another state.
         """
         self._connection.ask(lambda store: store.transition(self.id, "cancelled", reason or "cancelled"))
 
-    # Looking
+    # Status
 
     def status(self) -> Status:
-        """Return counters, workers and pace, at a cost that does not depend on the number of
-        runs.
-        """
+        """Return counters, workers and rate. The cost does not depend on the number of runs."""
         return Status(**self._status_fields())
 
     def report(self) -> Report:
-        """Return the report of what is stored now."""
+        """Return the report of the stored results."""
         status = self._status_fields()
         ended = status["done"] + status["failed"] + status["quarantined"]
         if status["seconds"] > 0:
@@ -351,14 +347,14 @@ class Campaign:
         return status_fields(row, condition_of(row, events, self._plan["lease_us"]))
 
     def events(self) -> list[Event]:
-        """Return what happened to it as a whole, oldest first: its states with time and reason, and
-        notes.
+        """Return the events of the campaign, oldest first: changes of state with time and reason,
+        and notes.
         """
         rows = self._connection.ask(lambda store: store.events(self.id))
         return [Event(time_of(at), before, after, reason) for at, before, after, reason in rows]
 
     def errors(self) -> Iterator[FailedRun]:
-        """Yield the runs that failed or were quarantined, in order."""
+        """Iterate over the failed and quarantined runs, in order."""
         at = 0
         while rows := self._failures(at):
             for row in rows:
@@ -368,10 +364,10 @@ class Campaign:
             at = rows[-1]["run"] + 1
 
     def parameters(self, set: int = 0) -> dict[str, Any]:
-        """Return a parameter set.
+        """Return the parameter set of a number.
 
         Raises:
-            InvalidArgument: if there are not so many.
+            InvalidArgument: if there is no such set.
         """
         import json
 
@@ -386,15 +382,15 @@ class Campaign:
     # Results
 
     def results(self) -> Iterator[Row]:
-        """Yield the stored rows in order of run, at constant memory: ``row.run``, ``row.hits``,
-        ``row["hits"]``.
+        """Iterate over the stored rows in order of run, in constant memory: ``row.run``,
+        ``row.hits``, ``row["hits"]``.
         """
         if self.columns is not None:
             yield from rows_of(self.batches(), self.columns, bool(self.many), self.sets)
 
     def batches(self, rows_max: int = _ROWS_AT_ONCE, from_run: int = 0) -> Iterator[Batch]:
-        """Yield the stored rows in order of run, by columns, about ``rows_max`` at once. Runs are
-        never cut.
+        """Iterate over the stored rows in order of run, as batches of about ``rows_max`` rows by
+        column. A batch has whole runs.
         """
         integer("rows_max", rows_max, 1, 1_000_000)
         columns = self.columns
@@ -406,23 +402,21 @@ class Campaign:
             from_run = runs[-1] + 1
 
     def verify(self) -> str:
-        """Return the digest computed again from the stored rows, to be compared with
-        ``status().digest``.
-        """
+        """Compute the digest from the stored rows, for comparison with ``status().digest``."""
         return f"{sum(batch.digest for batch in self.batches()) & _MASK:032x}"
 
     def summary(self, by: str | Sequence[str] | None = None) -> Summary:
-        """Return count, mean, standard error, ends and quantiles of each numeric column, in one
-        pass at constant memory. Each element of a column of arrays has an entry, such as
-        ``curve[0]``: of the first 1,000, and of fewer if there are more than 200 groups.
+        """Return count, mean, standard error, minimum, maximum and quantiles of each numeric
+        column, in one pass and constant memory. In a column of arrays each of the first 1,000
+        elements has an entry, such as ``curve[0]``; with more than 200 groups fewer elements.
 
         Args:
             by: Names of parameters or columns: one group for each of their values. ``"param_set"``
                 is the number of the set.
 
         Raises:
-            InvalidArgument: if a name is no parameter and no column, or there are more than 100,000
-                groups.
+            InvalidArgument: if a name is neither a parameter nor a column, or there are more than
+                100,000 groups.
         """
         from tidewire._campaigns.summary import summary
 
@@ -432,27 +426,28 @@ class Campaign:
         """Return the statistics of differences between parameter sets, for each numeric column in
         one pass: the value of a run minus that of the baseline's run in the same replication.
 
-        ``missing`` counts replications with one of both values. See ``Run.common``.
+        ``missing`` counts replications with only one of the two values. See ``Run.common``.
 
         Args:
-            baseline: The number of a set; each other one has entries, ``by={"param_set": number}``.
+            baseline: Number of a set; each other set has entries, ``by={"param_set": number}``.
 
         Raises:
-            InvalidArgument: if there is no such set, one set or over 100,000, or rows per run.
+            InvalidArgument: if there is no such set, only one set or more than 100,000, or if runs
+                have several rows.
         """
         from tidewire._campaigns.differences import differences
 
         return differences(self, baseline)
 
     def to_csv(self, path: str | os.PathLike[str] | IO[str]) -> int:
-        """Write the rows as CSV in order of run, at constant memory, and return how many. Missing
-        values are empty.
+        """Write the rows as CSV in order of run, in constant memory, and return their number.
+        Missing values are empty.
 
-        The file appears when it is whole. A campaign that still runs gives the rows that are stored
-        when they are come to.
+        The file appears when it is complete. For a running campaign it has the rows that are
+        stored when they are read.
 
         Args:
-            path: A file, or one that is open for text.
+            path: Path of a file, or a file that is open for text.
 
         Raises:
             InvalidArgument: if there are no results yet, or the file can't be written.
@@ -462,8 +457,8 @@ class Campaign:
         return to_csv(self, path)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> int:
-        """Write the rows as Parquet in order of run, by groups of 100,000, and return how many. It
-        needs ``tidewire[parquet]``.
+        """Write the rows as Parquet in order of run, in row groups of 100,000, and return their
+        number. Needs ``tidewire[parquet]``.
 
         Raises:
             InvalidArgument: if there are no results yet, pyarrow is not installed, or the file
@@ -477,7 +472,7 @@ class Campaign:
         """Return all rows as a data frame, in memory.
 
         Args:
-            kind: The library; without it the one that is imported already, or that is installed.
+            kind: The library; by default an imported one, or else an installed one.
 
         Raises:
             InvalidArgument: if there are no results yet, or no library is installed.
@@ -487,13 +482,13 @@ class Campaign:
         return frame(self, kind)
 
     def replay(self, run: int) -> Any:
-        """Call the function for one run, here and now, and return what it returns: for debugging.
+        """Call the function for one run in this process, and return its result, for debugging.
         Nothing is stored.
 
-        Raises whatever the function raises.
+        Raises the exception of the function.
         """
         integer("run", run, 0, _RUNS_MAX)
-        plan = self._read()
+        plan = self._read_plan()
         function, _ = codes.load(plan["function"], plan["pickled"], plan["code"])
         params = parameter_sets.Parameters(function, self.sets, self._stored_sets())(run)
         return function(Run(run, campaign_seed=self.seed, params=params, sets=self.sets))
@@ -507,28 +502,28 @@ class Campaign:
     def _rows(self, from_run: int, most: int) -> tuple[list[int], list[int], list[list[Any]], int]:
         return self._connection.ask(lambda store: store.read_rows(self.id, from_run, most))
 
-    def _read(self) -> dict[str, Any]:
+    def _read_plan(self) -> dict[str, Any]:
         self._plan = self._connection.ask(lambda store: store.campaign(self.id))
         return self._plan
 
-    def _known(self) -> dict[str, Any]:
-        return self._plan if self._plan["columns"] is not None else self._read()
+    def _plan_with_columns(self) -> dict[str, Any]:
+        return self._plan if self._plan["columns"] is not None else self._read_plan()
 
 
 class _Supervision:
-    """The workers of one ``run``; a stop request may come before it begins."""
+    """The workers of one ``run``. ``stop`` may be called before it begins."""
 
     def __init__(self, options: Options, progress: Any) -> None:
         self._options = options
         self._progress = progress
         self._supervisor: Supervisor | None = None
-        self._stopped = self._was_interrupted = False
+        self._is_stopping = self._was_interrupted = False
 
     def run(self, store: Any, campaign: int, name: str) -> None:
         status, spans = None, _trace_context.spans
         self._supervisor = Supervisor(store, campaign, self._options, self._progress)
         try:
-            if self._stopped:
+            if self._is_stopping:
                 self._supervisor.stop()
             span = contextlib.nullcontext() if spans is None else spans.campaign(name, self._options)
             with span, stopped_by(self._interrupt, signal.SIGINT):
@@ -539,7 +534,7 @@ class _Supervision:
             raise KeyboardInterrupt
 
     def stop(self) -> None:
-        self._stopped = True
+        self._is_stopping = True
         if self._supervisor is not None:
             self._supervisor.stop()
 
@@ -560,34 +555,34 @@ def _create_numbered(connection: Connection, plan: dict[str, Any], title: str) -
             number += 1
 
 
-def _go_on(connection: Connection, name: str, plan: dict[str, Any], accept_code: bool) -> Campaign:
-    """Return the stored campaign of a name, if its plan is this one."""
+def _open_stored(connection: Connection, name: str, plan: dict[str, Any], accept_code: bool) -> Campaign:
+    """Return the stored campaign of a name, if it has this plan."""
     try:
-        found = Campaign(connection, connection().find(name), accept_code)
+        existing = Campaign(connection, connection().find(name), accept_code)
     except NoSuchCampaign:
         raise CampaignError(f"name: {name!r} was taken and is gone again: try again") from None
-    stored = found._plan
-    given = {**plan, "seed": written_seed(plan["campaign_seed"])}
-    differs = [
-        f"{field} is {short(stored[field])} there and {short(given[field])} here"
+    stored = existing._plan
+    planned = {**plan, "seed": seed_text(plan["campaign_seed"])}
+    mismatches = [
+        f"{field} is {short(stored[field])} there and {short(planned[field])} here"
         for field in ("function", "seed", "attempts", "timeout_us", "failed_max", "lease_us", "range_us", "until")
-        if stored[field] != given[field]
+        if stored[field] != planned[field]
     ]
-    if stored["sets"] != len(plan["parameters"]) or not found._stored_sets().match(plan["parameters"]):
-        differs.append("the parameters differ")
+    if stored["sets"] != len(plan["parameters"]) or not existing._stored_sets().match(plan["parameters"]):
+        mismatches.append("the parameters differ")
     if (
         plan["columns"] is not None
         and stored["columns"] is not None
         and (plan["columns"], plan["many"]) != (stored["columns"], stored["many"])
     ):
-        differs.append("the columns differ")
+        mismatches.append("the columns differ")
     if plan["runs"] < stored["runs"]:
-        differs.append(f"it has {stored['runs']:,} runs and {plan['runs']:,} are asked for")
-    if differs:
-        raise NameTaken(f"name: another campaign is called {name!r}: {'; '.join(differs)}. Choose another name")
-    differs_in = codes.check_same(stored["code"], plan["code"], accept_code)
-    if differs_in is not None:
-        connection().note(found.id, f"other code was accepted: {differs_in}")
+        mismatches.append(f"it has {stored['runs']:,} runs and {plan['runs']:,} are asked for")
+    if mismatches:
+        raise NameTaken(f"name: another campaign is called {name!r}: {'; '.join(mismatches)}. Choose another name")
+    code_difference = codes.check_same(stored["code"], plan["code"], accept_code)
+    if code_difference is not None:
+        connection().note(existing.id, f"other code was accepted: {code_difference}")
     if plan["runs"] > stored["runs"]:
-        found.extend(plan["runs"] - stored["runs"])
-    return found
+        existing.extend(plan["runs"] - stored["runs"])
+    return existing

@@ -1,5 +1,5 @@
-"""Pictures of a report as SVG: columns of a distribution, an area over time, stacked bars. Colours
-come from the page's style.
+"""Charts of a report as SVG: histograms, areas over time, box plots and stacked bars. The style of
+the page defines the colours.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ WIDTH, HEIGHT = 520, 220
 LEFT, RIGHT, TOP, BOTTOM = 58, 12, 12, 34
 _MOST = sys.float_info.max
 _LEAST_SPAN = 1e-300
-"""The least range of values that has steps: below it they are less than any number."""
+"""Smallest range of values with ticks: below it the step would underflow."""
 _LEAST_SHARE = 1e-9
 
 
 def shorter(value: float) -> str:
-    """Return a figure of few characters: 1.5 M, 45 k, 0.0012."""
+    """Format a figure in few characters: 1.5 M, 45 k, 0.0012."""
     for size, unit in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
         if abs(value) >= size:
             return f"{value / (1e3 if unit == ' k' else size):.3g}{unit}"
@@ -26,7 +26,7 @@ def shorter(value: float) -> str:
 
 
 def area(points: Sequence[tuple[float, float]], unit: str, label: str) -> str:
-    """Draw steps over time: each point says how high it was until then."""
+    """Draw steps over time. Each point is the end of a step and its height."""
     most_x = max((x for x, _ in points), default=1.0) or 1.0
     ticks = nice_ticks(0.0, max((y for _, y in points), default=1.0) or 1.0)
     plot = _Plot((0.0, most_x), (0.0, ticks[-1]))
@@ -39,20 +39,18 @@ def area(points: Sequence[tuple[float, float]], unit: str, label: str) -> str:
 
 
 def histogram(weighed: Sequence[tuple[float, float]], name: str, places: int = 40) -> str:
-    """Draw the distribution of values with their weights. Few different values have a column
-    each.
-    """
+    """Draw a histogram of weighted values. Few distinct integers have a bar each."""
     weighed = [(value, weight) for value, weight in weighed if math.isfinite(value)]
     if not weighed:
         return '<p class="soft">no values</p>'
     least, most = min(weighed)[0], max(weighed)[0]
     different = sorted({value for value, _ in weighed})
-    alone = len(different) <= places and all(value == round(value) for value in different)
-    # Half a place beside a huge value is not less than its last digits.
+    one_bar_each = len(different) <= places and all(value == round(value) for value in different)
+    # At huge values, 0.5 would be below the precision of a float.
     beside = max(0.5, max(-least, most) * _LEAST_SHARE)
-    if alone:
+    if one_bar_each:
         places = int(min(places, most - least + 1)) if most - least < places else places
-    if alone or most - least < _LEAST_SPAN:
+    if one_bar_each or most - least < _LEAST_SPAN:
         low, high = max(-_MOST, least - beside), min(_MOST, most + beside)
     else:
         low, high = least, most
@@ -62,7 +60,7 @@ def histogram(weighed: Sequence[tuple[float, float]], name: str, places: int = 4
     total = sum(counts)
     ticks = nice_ticks(0.0, 100 * max(counts) / total)
     plot = _Plot((low, high), (0.0, ticks[-1]))
-    across = [value for value in nice_ticks(low, high) if not alone or value % 1 == 0]
+    across = [value for value in nice_ticks(low, high) if not one_bar_each or value % 1 == 0]
     parts = plot.frame(ticks, across, name, percent=True)
     width = (WIDTH - LEFT - RIGHT) / places
     for place, count in enumerate(counts):
@@ -78,72 +76,70 @@ def histogram(weighed: Sequence[tuple[float, float]], name: str, places: int = 4
 
 
 def boxes(rows: Sequence[tuple[str, Sequence[float]]], title: str) -> str:
-    """Draw five quantiles for each row: a line from the first to the last, a box around the middle
-    half, and an edge at the median.
-    """
-    known = [value for _, values in rows for value in values if math.isfinite(value)]
-    if not known:
+    """Draw a box plot for each row, from five quantiles: whiskers, a box and the median."""
+    finite_values = [value for _, values in rows for value in values if math.isfinite(value)]
+    if not finite_values:
         return ""
-    line, left, low, high = 22, 118, min(known), max(known)
+    line, left, low, high = 22, 118, min(finite_values), max(finite_values)
     height = line * len(rows) + 26
 
     def x(value: float) -> float:
         share = _share(min(max(value, low), high), low, high) if high > low else 0.5
         return left + share * (WIDTH - left - RIGHT)
 
-    found = []
+    parts = []
     for place, (label, values) in enumerate(rows):
         y = 4 + place * line
-        found.append(f'<text x="0" y="{y + 13}">{_fitting(label)}</text>')
+        parts.append(f'<text x="0" y="{y + 13}">{_fit_label(label)}</text>')
         if any(math.isnan(value) for value in values):
             continue
         first, begin, median, end, last = map(x, values)
-        found.append(f'<line class="edge" x1="{first:.1f}" x2="{last:.1f}" y1="{y + 9}" y2="{y + 9}"/>')
+        parts.append(f'<line class="edge" x1="{first:.1f}" x2="{last:.1f}" y1="{y + 9}" y2="{y + 9}"/>')
         tip = f"<title>{escape(label)}: {' · '.join(f'{value:.6g}' for value in values)}</title>"
-        found.append(
+        parts.append(
             f'<rect class="bar" x="{begin:.1f}" y="{y + 2}" width="{end - begin:.1f}" height="14">{tip}</rect>'
         )
-        found.append(f'<line class="edge" x1="{median:.1f}" x2="{median:.1f}" y1="{y}" y2="{y + 18}"/>')
+        parts.append(f'<line class="edge" x1="{median:.1f}" x2="{median:.1f}" y1="{y}" y2="{y + 18}"/>')
     for value, anchor in ((low, "start"), (high, "end")) if low < high else ((low, "middle"),):
-        found.append(
+        parts.append(
             f'<text class="soft" x="{x(value):.1f}" y="{height - 6}" text-anchor="{anchor}">{shorter(value)}</text>'
         )
-    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img"><title>{escape(title)}</title>{"".join(found)}</svg>'
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img"><title>{escape(title)}</title>{"".join(parts)}</svg>'
 
 
-def _fitting(label: str) -> str:
+def _fit_label(label: str) -> str:
     return escape(label if len(label) <= 18 else label[:17] + "…")
 
 
 def stacked(rows: Sequence[tuple[str, Sequence[tuple[str, float]]]], unit: str, title: str = "") -> str:
-    """Draw a bar for each row, of parts in the order given; ``p0``, ``p1``, ... are the classes of
-    the parts.
+    """Draw a bar for each row, stacked from its parts. Their CSS classes are ``p0``, ``p1``,
+    ...
     """
     line, left = 26, 118
     most = max((sum(value for _, value in parts) for _, parts in rows), default=0.0) or 1.0
     scale = (WIDTH - left - 70) / most
     height = line * len(rows) + 30
     names = [name for name, _ in rows[0][1]] if rows else []
-    found = []
+    shapes = []
     x = 0.0
     for at, name in enumerate(names):
-        found.append(f'<rect class="p{at}" x="{x:.1f}" y="2" width="10" height="10" rx="2"/>')
-        found.append(f'<text class="soft" x="{x + 14:.1f}" y="11">{escape(name)}</text>')
+        shapes.append(f'<rect class="p{at}" x="{x:.1f}" y="2" width="10" height="10" rx="2"/>')
+        shapes.append(f'<text class="soft" x="{x + 14:.1f}" y="11">{escape(name)}</text>')
         x += 24 + 6.4 * len(name)
     for place, (label, parts) in enumerate(rows):
         y, x = 26 + place * line, float(left)
-        found.append(f'<text x="0" y="{y + 13}">{_fitting(label)}</text>')
+        shapes.append(f'<text x="0" y="{y + 13}">{_fit_label(label)}</text>')
         total = sum(value for _, value in parts)
         for at, (name, value) in enumerate(parts):
             width = value * scale
             if width > 0.05:
                 share = f"{value / total:.0%}" if total else ""
                 tip = f"<title>{escape(name)}: {value:.3g} {unit}, {share}</title>"
-                found.append(f'<rect class="p{at}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="17">{tip}</rect>')
+                shapes.append(f'<rect class="p{at}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="17">{tip}</rect>')
             x += width
-        found.append(f'<text class="soft" x="{x + 6:.1f}" y="{y + 13}">{shorter(total)} {escape(unit)}</text>')
+        shapes.append(f'<text class="soft" x="{x + 6:.1f}" y="{y + 13}">{shorter(total)} {escape(unit)}</text>')
     titled = f"<title>counts of {escape(title)}</title>" if title else ""
-    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img">{titled}{"".join(found)}</svg>'
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img">{titled}{"".join(shapes)}</svg>'
 
 
 def nice_ticks(least: float, most: float, count: int = 4) -> list[float]:
@@ -157,14 +153,14 @@ def nice_ticks(least: float, most: float, count: int = 4) -> list[float]:
 
 
 def _share(value: float, low: float, high: float) -> float:
-    """Return where in a range a value is: 0 at its begin, 1 at its end."""
+    """Return the position of a value in a range, from 0 to 1."""
     if math.isinf(high - low):
         value, low, high = value / 2, low / 2, high / 2
     return (value - low) / (high - low)
 
 
 class _Plot:
-    """A plot with an axis at the left and one below."""
+    """A plot with a vertical axis on the left and a horizontal axis below."""
 
     def __init__(self, across: tuple[float, float], up: tuple[float, float]) -> None:
         self._across, self._up = across, up

@@ -1,4 +1,4 @@
-"""Code of a campaign: how a worker finds its function, and how two processes compare their code."""
+"""Code of a campaign: import of its function by workers, and comparison of code identities."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tidewire.errors import CampaignError, CodeChanged, InvalidArgument
 try:
     from _blake2 import blake2b
 except ImportError:
-    # Its home; which also loads all of OpenSSL, and workers begin sooner without.
+    # The public module. It also loads OpenSSL, which delays the start of workers.
     from hashlib import blake2b
 
 _MAIN = "__main__"
 _SCRIPT = "__mp_main__"
 _COROUTINE = 0x80 | 0x200
-"""Flags of code that makes coroutines and asynchronous generators."""
+"""Flags of the code of coroutine functions and asynchronous generators."""
 _MODULES_MAX = 2_000
-_MEND = "define it at the top level of a module, or pip install cloudpickle"
+_FIX = "define it at the top level of a module, or pip install cloudpickle"
 _GUARD = """\
 the script starts a campaign while a worker imports it. Workers import the script to find the function; put what starts
 the campaign under a guard:
@@ -35,49 +35,49 @@ the campaign under a guard:
         campaign.run()"""
 
 importing = False
-"""Whether this process is a worker that imports the function right now."""
+"""True while this process is a worker that imports the function."""
 
 
 class Code(NamedTuple):
-    """A function as a store keeps it."""
+    """A function in its stored form."""
 
     function: Callable[..., Any]
     name: str
     """``module:qualname``."""
     pickled: bytes | None
     identity: str
-    """JSON: hashes of the sources, versions, and the script if the function is in one."""
+    """JSON: hashes of the sources, versions, and the path of the script if there is one."""
 
 
 def check_guard() -> None:
     """Refuse to start a campaign in a worker that imports the script.
 
     Raises:
-        CampaignError: it says how to fix the script.
+        CampaignError: if this process is such a worker; the message has a fix for the script.
     """
     if importing:
         raise CampaignError(_GUARD, kind="guard")
 
 
 def describe(function: Callable[..., Any] | str) -> Code:
-    """Return a function as workers will find it.
+    """Return the stored form of a function.
 
     Raises:
-        InvalidArgument: if it is no function, or no worker could import it.
+        InvalidArgument: if it is not a function, or workers can't import it.
     """
     if isinstance(function, str):
-        function = _named(function)
+        function = _import_function(function)
     if not callable(function):
         raise InvalidArgument(f"function: {function!r} is no function: give one, or 'module:name'")
     if _is_async(function):
         raise InvalidArgument(
             f"function: {_title(function)} is a coroutine function: give a plain one, a run has a process of its own"
         )
-    place = _place(function)
-    if place is None:
-        pickled = _pickled(function)
+    location = _location(function)
+    if location is None:
+        pickled = _pickle(function)
         return Code(function, f"{_MAIN}:{_title(function)}", pickled, _identity(None, pickled, None))
-    module, script = place
+    module, script = location
     name = f"{module}:{function.__qualname__}"
     loaded = sys.modules.get(module) or sys.modules[_MAIN]
     return Code(
@@ -86,10 +86,10 @@ def describe(function: Callable[..., Any] | str) -> Code:
 
 
 def load(name: str, pickled: bytes | None, identity: str) -> tuple[Callable[..., Any], str]:
-    """Return the function of a campaign in a worker process, and the identity of the code that is
-    here.
+    """Load the function of a campaign in a worker process. Return it with the identity of the
+    local code.
 
-    Raises whatever its imports raise.
+    Raises the errors of its imports.
     """
     global importing
     importing = True
@@ -102,76 +102,76 @@ def load(name: str, pickled: bytes | None, identity: str) -> tuple[Callable[...,
         module_name, _, qualname = name.partition(":")
         script = json.loads(identity).get("script")
         module = _run_script(script) if module_name == _MAIN and script else importlib.import_module(module_name)
-        found: Any = module
+        target: Any = module
         for part in qualname.split("."):
-            found = getattr(found, part)
-        return found, _identity(module, None, script, module_name)
+            target = getattr(target, part)
+        return target, _identity(module, None, script, module_name)
     finally:
         importing = False
 
 
-def check_same(stored: str, here: str, accept: bool) -> str | None:
-    """Compare the identity of a campaign's code with that which is here. Returns what differs, if
-    that is accepted.
+def check_same(stored: str, local: str, accept: bool) -> str | None:
+    """Compare the identity of a campaign's code with the local one. Return the accepted
+    differences, or None.
 
     Raises:
-        CodeChanged: if something differs and that is not accepted.
+        CodeChanged: if they differ and ``accept`` is False.
     """
-    differences = list(_differences(json.loads(stored), json.loads(here)))
+    differences = list(_differences(json.loads(stored), json.loads(local)))
     if not differences:
         return None
-    differing = "; ".join(differences)
+    text = "; ".join(differences)
     if accept:
-        return differing
+        return text
     raise CodeChanged(
-        f"the code here is not that of the campaign: {differing}. Run the same code, begin a new campaign, or allow it with accept_code=True (--accept-code)",
+        f"the code here is not that of the campaign: {text}. Run the same code, begin a new campaign, or allow it with accept_code=True (--accept-code)",
         kind="code_changed",
     )
 
 
-def _differences(stored: dict[str, Any], here: dict[str, Any]) -> Iterator[str]:
-    for what in ("python", "tidewire"):
-        if stored.get(what) != here.get(what):
-            yield f"{what} {stored.get(what)} there, {here.get(what)} here"
-    theirs, ours = stored.get("modules", {}), here.get("modules", {})
-    for module in sorted({*theirs, *ours}):
-        if module not in ours:
+def _differences(stored: dict[str, Any], local: dict[str, Any]) -> Iterator[str]:
+    for field in ("python", "tidewire"):
+        if stored.get(field) != local.get(field):
+            yield f"{field} {stored.get(field)} there, {local.get(field)} here"
+    stored_modules, local_modules = stored.get("modules", {}), local.get("modules", {})
+    for module in sorted({*stored_modules, *local_modules}):
+        if module not in local_modules:
             yield f"module {module} is not imported here"
-        elif module not in theirs:
+        elif module not in stored_modules:
             yield f"module {module} was not imported there"
-        elif theirs[module] != ours[module]:
-            yield f"module {module} has changed ({ours[module][:8]} here, {theirs[module][:8]} there)"
+        elif stored_modules[module] != local_modules[module]:
+            yield f"module {module} has changed ({local_modules[module][:8]} here, {stored_modules[module][:8]} there)"
 
 
-# How a function is found
+# Import of functions
 
 
-def _named(path: str) -> Callable[..., Any]:
+def _import_function(path: str) -> Callable[..., Any]:
     module, colon, qualname = path.partition(":")
     if not colon or not all(part.isidentifier() for part in (*module.split("."), *qualname.split("."))):
         raise InvalidArgument(f"function: {path!r} is no place of a function: write 'package.module:name'")
     try:
-        found: Any = importlib.import_module(module)
+        target: Any = importlib.import_module(module)
         for part in qualname.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except Exception as error:
         raise InvalidArgument(f"function: {path!r} can't be imported: {type(error).__name__}: {error}") from error
-    if not callable(found):
-        raise InvalidArgument(f"function: {path!r} is no function, but {found!r}")
-    return found  # type: ignore[no-any-return]
+    if not callable(target):
+        raise InvalidArgument(f"function: {path!r} is no function, but {target!r}")
+    return target  # type: ignore[no-any-return]
 
 
-def _place(function: Any) -> tuple[str, str | None] | None:
-    """Return the module in which a worker finds a function, and the script if that is its module;
-    None if nowhere.
+def _location(function: Any) -> tuple[str, str | None] | None:
+    """Return the module of a function for workers, with its path if it is a script; None if workers
+    can't import it.
     """
     module, qualname = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(qualname, str):
         return None
-    found: Any = sys.modules.get(module)
+    target: Any = sys.modules.get(module)
     for part in qualname.split("."):
-        found = getattr(found, part, None)
-    if found is not function:
+        target = getattr(target, part, None)
+    if target is not function:
         return None
     if module not in (_MAIN, _SCRIPT):
         return module, None
@@ -180,15 +180,15 @@ def _place(function: Any) -> tuple[str, str | None] | None:
     source = main_module.source(sys.modules[module])
     if source is None:
         return None
-    kind, where = source
+    kind, path = source
     if kind == "name":
-        return where, None
-    stem = os.path.splitext(os.path.basename(where))[0]
-    return (stem, None) if _imports(stem, where) else (_MAIN, where)
+        return path, None
+    stem = os.path.splitext(os.path.basename(path))[0]
+    return (stem, None) if _imports(stem, path) else (_MAIN, path)
 
 
 def _imports(stem: str, path: str) -> bool:
-    """Tell whether a script is also what an import of its name finds."""
+    """Return whether an import of the script's name finds the script."""
     if not stem.isidentifier() or stem in sys.stdlib_module_names:
         return False
     from importlib.util import find_spec
@@ -200,19 +200,19 @@ def _imports(stem: str, path: str) -> bool:
     return spec is not None and spec.origin is not None and os.path.realpath(spec.origin) == path
 
 
-def _pickled(function: Any) -> bytes:
+def _pickle(function: Any) -> bytes:
     from tidewire.pools.processes.pickler import dumps_of
 
     title = _title(function)
     try:
         dumps = dumps_of("cloudpickle")
     except InvalidArgument:
-        raise InvalidArgument(f"function: no worker can import {title}: {_MEND}") from None
+        raise InvalidArgument(f"function: no worker can import {title}: {_FIX}") from None
     try:
         return dumps(function)
     except Exception as error:
         raise InvalidArgument(
-            f"function: {title} can't be pickled ({type(error).__name__}: {error}): {_MEND}"
+            f"function: {title} can't be pickled ({type(error).__name__}: {error}): {_FIX}"
         ) from error
 
 
@@ -222,7 +222,7 @@ def _run_script(path: str) -> types.ModuleType:
 
     if not os.path.isfile(path):
         raise InvalidArgument(f"function: the script {path} is not on this machine: put the function into a module")
-    # The name of a script needs no suffix.
+    # The path of a script needs no suffix.
     loader = SourceFileLoader(_SCRIPT, path)
     spec = spec_from_loader(_SCRIPT, loader)
     assert spec is not None
@@ -262,10 +262,10 @@ def _identity(module: types.ModuleType | None, pickled: bytes | None, script: st
 
 
 def _hashes(module: types.ModuleType, name: str, script: str | None) -> Iterator[tuple[str, str]]:
-    """Hash the sources of a module, and of those that it imports and that were not installed."""
-    waiting, seen = [(name, script or getattr(module, "__file__", None))], {name}
-    while waiting and len(seen) < _MODULES_MAX:
-        at, path = waiting.pop()
+    """Hash the sources of a module and of the modules that it imports, except installed ones."""
+    pending, seen = [(name, script or getattr(module, "__file__", None))], {name}
+    while pending and len(seen) < _MODULES_MAX:
+        current, path = pending.pop()
         if path is None or not (path.endswith(".py") or path == script) or not _is_project(path):
             continue
         try:
@@ -273,15 +273,15 @@ def _hashes(module: types.ModuleType, name: str, script: str | None) -> Iterator
                 source = file.read()
         except OSError:
             continue
-        yield at, _hash(source)
-        package = at if path.endswith("__init__.py") else at.rpartition(".")[0]
-        for imported in sorted(_imported(source, package)):
+        yield current, _hash(source)
+        package = current if path.endswith("__init__.py") else current.rpartition(".")[0]
+        for imported in sorted(_imported_names(source, package)):
             if imported not in seen:
                 seen.add(imported)
-                waiting.append((imported, _path_of(imported)))
+                pending.append((imported, _path_of(imported)))
 
 
-def _imported(source: bytes, package: str) -> set[str]:
+def _imported_names(source: bytes, package: str) -> set[str]:
     import ast
 
     try:
@@ -320,14 +320,14 @@ def _path_of(name: str) -> str | None:
 
 
 def _is_project(path: str) -> bool:
-    """Tell whether a source belongs to the user: it is none of Python's, none of Tidewire's, and
-    was not installed.
+    """Return whether a source belongs to the user: not to Python, Tidewire or an installed
+    package.
     """
     real = os.path.realpath(path)
     if "site-packages" in real.split(os.sep) or "dist-packages" in real.split(os.sep):
         return False
-    others = (os.path.dirname(os.path.realpath(os.__file__)), os.path.dirname(os.path.realpath(tidewire.__file__)))
-    return not any(real.startswith(folder + os.sep) for folder in others)
+    excluded = (os.path.dirname(os.path.realpath(os.__file__)), os.path.dirname(os.path.realpath(tidewire.__file__)))
+    return not any(real.startswith(folder + os.sep) for folder in excluded)
 
 
 def _hash(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Columns of results: from the annotation of a function, or from its first result."""
+"""Columns of results, from the return annotation of a function or from its first result."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _COLUMNS_MAX = 500
 
 
 def of_function(function: Callable[..., Any]) -> tuple[Columns, bool] | None:
-    """Return the columns that a function's annotation says, and whether it gives several rows; None
-    if it does not say.
+    """Return the columns of a function's return annotation, and whether it returns several rows;
+    None if the annotation does not define them.
 
     Raises:
-        InvalidArgument: if it says something that has no columns.
+        InvalidArgument: if the annotation has no columns.
     """
     try:
         hint = hint_of(function, "return")
     except Exception:  # noqa: BLE001
-        # Names that are not there when it runs: the first result says the columns.
+        # The annotation has undefined names: the first result defines the columns.
         return None
     if hint is type(None) or (hint is None and "return" in annotations_of(function)):
         raise InvalidArgument(
@@ -58,7 +58,7 @@ def of_result(result: Any) -> tuple[Columns, bool]:
     """Return the columns of a result, and whether it has several rows.
 
     Raises:
-        InvalidArgument: if it does not say.
+        InvalidArgument: if the result does not define them.
     """
     many = isinstance(result, (list, tuple)) and form_of(type(result))[0] != "record"
     if many:
@@ -69,22 +69,22 @@ def of_result(result: Any) -> tuple[Columns, bool]:
         result = result[0]
     form, names = form_of(type(result))
     if form == "mapping":
-        named = dict(result)
-        for name in named:
+        values = dict(result)
+        for name in values:
             if not isinstance(name, str):
                 raise InvalidArgument(f"column {name!r}: a name of a column is text")
     elif form == "record":
-        named = {name: getattr(result, name) for name in names}
+        values = {name: getattr(result, name) for name in names}
     else:
-        named = {SINGLE: result}
-    return checked([(name, _of_value(name, value)) for name, value in named.items()]), many
+        values = {SINGLE: result}
+    return checked([(name, _of_value(name, value)) for name, value in values.items()]), many
 
 
 def checked(columns: Columns) -> Columns:
-    """Return columns that a store can have.
+    """Return the columns if a store can have them.
 
     Raises:
-        InvalidArgument: if a name can't be one, or there are none or too many.
+        InvalidArgument: if a name is not allowed, or there are no or too many columns.
     """
     if not 0 < len(columns) <= _COLUMNS_MAX:
         raise InvalidArgument(f"columns: there are {len(columns)}; 1 to {_COLUMNS_MAX} are allowed")
@@ -102,7 +102,7 @@ def checked(columns: Columns) -> Columns:
 
 
 def _item_of_list(hint: Any) -> Any:
-    """Return the item type of a list; Any if it is not given, None if the type is no list."""
+    """Return the item type of a list; Any if it is unknown, None if the type is not a list."""
     origin = typing.get_origin(hint) or hint
     if origin is tuple and typing.get_args(hint)[1:] == (...,):
         return typing.get_args(hint)[0]
@@ -160,7 +160,7 @@ def _stripped(hint: Any) -> Any:
 
 
 def _of_hint(hint: Any) -> str | None:
-    """Return the type of a column that is annotated so, or None if that says nothing."""
+    """Return the column type of an annotation, or None if the annotation does not define it."""
     hint = _stripped(hint)
     if hint is Any or hint is object or isinstance(hint, typing.TypeVar):
         return None
@@ -183,7 +183,7 @@ def _of_hint(hint: Any) -> str | None:
 
 
 def _of_scalar(kind: type) -> str | None:
-    """Return the type for a class of NumPy's scalars."""
+    """Return the column type of a class of NumPy scalars."""
     for base in kind.__mro__:
         if base.__module__ == "numpy":
             name = base.__name__

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def differences(campaign: Campaign, baseline: int) -> Summary:
-    """Return the statistics of the differences; ``Campaign.differences`` says more."""
+    """Return the statistics of the differences; see ``Campaign.differences``."""
     sets, kinds = campaign.sets, campaign.columns or {}
     if not 1 < sets <= GROUPS_MAX:
         raise InvalidArgument(
@@ -28,23 +28,23 @@ def differences(campaign: Campaign, baseline: int) -> Summary:
     elements, capacity_of = limits_of(sets)
     counts: dict[tuple[NumberColumn, int], ValueCounts] = {}
     replication: dict[int, dict[NumberColumn, float | None]] = {}
-    at = 0
+    current = 0
 
-    def compare(found: dict[tuple[NumberColumn, int], list[float | None]]) -> None:
+    def compare(differences: dict[tuple[NumberColumn, int], list[float | None]]) -> None:
         of_baseline = replication.pop(baseline, {})
         for number, values in replication.items():
             for column, value in values.items():
                 other = of_baseline.get(column)
-                found[column, number].append(None if value is None or other is None else value - other)
+                differences[column, number].append(None if value is None or other is None else value - other)
         replication.clear()
 
     for batch in chain(campaign.batches(), [None]):
         found: dict[tuple[NumberColumn, int], list[float | None]] = defaultdict(list)
         numbers = {} if batch is None else numbers_of(batch, kinds, elements)
         for place, run in enumerate(batch.runs if batch else ()):
-            if run // sets != at:
+            if run // sets != current:
                 compare(found)
-                at = run // sets
+                current = run // sets
             replication[run % sets] = {column: values[place] for column, values in numbers.items()}
         if batch is None:
             compare(found)

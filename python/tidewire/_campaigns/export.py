@@ -1,8 +1,8 @@
 """Results of a campaign as CSV, Parquet and data frames: rows in order of run, with the parameters
 that differ between sets.
 
-Files are written beside their place and moved there when they are whole; rows are read and written
-in parts, at constant memory.
+A temporary file in the same folder replaces the target when it is complete. Rows are read and
+written in batches, in constant memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KINDS_OF_PLAIN = {int: "integer", float: "float", str: "text", bool: "boolean"}
 
 
 class Table:
-    """The columns of an export with their types, and the values of a batch in the same order."""
+    """The typed columns of an export, and the values of batches in the same order."""
 
     def __init__(self, campaign: Campaign) -> None:
         columns = campaign.columns
@@ -55,31 +55,31 @@ class Table:
 
     def values(self, batch: Batch) -> list[Sequence[Any]]:
         """Return the values of a batch by column."""
-        found: list[Sequence[Any]] = [batch.runs]
+        columns: list[Sequence[Any]] = [batch.runs]
         if self._many:
-            found.append(batch.rows)
+            columns.append(batch.rows)
         if self._sets > 1:
             sets = [run % self._sets for run in batch.runs]
-            found.append(sets)
-            found += [[values[place] for place in sets] for values in self._parameters.values()]
-        return found + [batch.columns[name] for name in self._columns]
+            columns.append(sets)
+            columns += [[values[number] for number in sets] for values in self._parameters.values()]
+        return columns + [batch.columns[name] for name in self._columns]
 
 
 def _parameters(campaign: Campaign) -> dict[str, list[Any]]:
-    """Return the parameters that are not the same in all sets, with their values by set. Nested
-    values become text.
+    """Return the parameters that differ between sets, with their values by set. Nested values
+    become text.
     """
-    stored = campaign._stored_sets()
-    sets: list[dict[str, Any]] = [json.loads(stored[number]) for number in range(campaign.sets)]
+    stored_sets = campaign._stored_sets()
+    sets: list[dict[str, Any]] = [json.loads(stored_sets[number]) for number in range(campaign.sets)]
     names = dict.fromkeys(name for values in sets for name in values)
-    found = {}
+    varied = {}
     for name in names:
         values = [one.get(name) for one in sets]
         if any(value != values[0] for value in values):
-            plain = len({type(value) for value in values if value is not None}) == 1
-            known = plain and all(type(value) in _KINDS_OF_PLAIN for value in values if value is not None)
-            found[name] = values if known else [None if value is None else str(value) for value in values]
-    return found
+            has_one_type = len({type(value) for value in values if value is not None}) == 1
+            is_plain = has_one_type and all(type(value) in _KINDS_OF_PLAIN for value in values if value is not None)
+            varied[name] = values if is_plain else [None if value is None else str(value) for value in values]
+    return varied
 
 
 def _kind(values: Sequence[Any]) -> str:
@@ -87,11 +87,11 @@ def _kind(values: Sequence[Any]) -> str:
 
 
 def to_csv(campaign: Campaign, path: str | os.PathLike[str] | IO[str]) -> int:
-    """Write the rows as CSV; ``Campaign.to_csv`` says more."""
+    """Write the rows as CSV; see ``Campaign.to_csv``."""
     table = Table(campaign)
     if not isinstance(path, (str, os.PathLike)):
         return _write_csv(campaign, table, path)
-    with moved_to(path) as beside, open(beside, "w", encoding="utf-8", newline="") as file:
+    with replaced_file(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
         return _write_csv(campaign, table, file)
 
 
@@ -102,7 +102,8 @@ def _write_csv(campaign: Campaign, table: Table, file: IO[str]) -> int:
     count = 0
     for batch in campaign.batches():
         values = [
-            _as_text(some) if as_text else some for some, as_text in zip(table.values(batch), needs_text, strict=True)
+            _as_text(column) if as_text else column
+            for column, as_text in zip(table.values(batch), needs_text, strict=True)
         ]
         writer.writerows(zip(*values, strict=True))
         count += len(batch.runs)
@@ -110,7 +111,7 @@ def _write_csv(campaign: Campaign, table: Table, file: IO[str]) -> int:
 
 
 def _as_text(values: Sequence[Any]) -> list[str | None]:
-    """Return truths and times as other programs read them."""
+    """Return booleans and times as text that other programs read."""
     return [
         value.isoformat() if isinstance(value, datetime.datetime) else None if value is None else str(value).lower()
         for value in values
@@ -118,7 +119,7 @@ def _as_text(values: Sequence[Any]) -> list[str | None]:
 
 
 def to_parquet(campaign: Campaign, path: str | os.PathLike[str]) -> int:
-    """Write the rows as Parquet; ``Campaign.to_parquet`` says more."""
+    """Write the rows as Parquet; see ``Campaign.to_parquet``."""
     try:
         pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError as error:
@@ -132,8 +133,8 @@ def to_parquet(campaign: Campaign, path: str | os.PathLike[str]) -> int:
     }
     schema = pyarrow.schema([(name, types.get(kind, pyarrow.string())) for name, kind in table.columns.items()])
     count = 0
-    with moved_to(path) as beside, parquet.ParquetWriter(beside, schema, compression="zstd") as writer:
-        # A row group is written as a whole: some tens of megabytes, however many rows there are.
+    with replaced_file(path) as temporary, parquet.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        # Memory is bounded by one row group, some tens of megabytes.
         for batch in campaign.batches(rows_max=_ROWS_OF_A_GROUP):
             arrays = [
                 pyarrow.array(values, type=field.type)
@@ -145,7 +146,7 @@ def to_parquet(campaign: Campaign, path: str | os.PathLike[str]) -> int:
 
 
 def frame(campaign: Campaign, kind: str | None = None) -> Any:
-    """Return all rows as a data frame; ``Campaign.frame`` says more."""
+    """Return all rows as a data frame; see ``Campaign.frame``."""
     library = _library(kind)
     table = Table(campaign)
     columns: dict[str, list[Any]] = {name: [] for name in table.columns}
@@ -161,47 +162,45 @@ def frame(campaign: Campaign, kind: str | None = None) -> Any:
 
 
 def _library(kind: str | None) -> str:
-    """Return which library makes the frame: the one that is asked for, that is loaded already, or
-    that is installed.
-    """
-    known = ("pandas", "polars")
-    if kind is not None and kind not in known:
+    """Return the data frame library: the requested one, else an imported or an installed one."""
+    libraries = ("pandas", "polars")
+    if kind is not None and kind not in libraries:
         raise InvalidArgument(f"kind: {kind!r} is not allowed: give 'pandas' or 'polars'")
-    wanted = known if kind is None else (kind,)
-    found = next((name for name in wanted if name in sys.modules), None) or next(
-        (name for name in wanted if find_spec(name) is not None), None
+    candidates = libraries if kind is None else (kind,)
+    library = next((name for name in candidates if name in sys.modules), None) or next(
+        (name for name in candidates if find_spec(name) is not None), None
     )
-    if found is None:
-        raise InvalidArgument(f"frame: {' and '.join(wanted)} can't be imported: pip install {wanted[0]}")
-    return found
+    if library is None:
+        raise InvalidArgument(f"frame: {' and '.join(candidates)} can't be imported: pip install {candidates[0]}")
+    return library
 
 
 @contextmanager
-def moved_to(path: str | os.PathLike[str]) -> Iterator[str]:
-    """Give the name of a file in the same folder that takes the place of ``path`` once it is
-    whole.
+def replaced_file(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Yield the path of a temporary file in the same folder. It replaces ``path`` at the end of the
+    block.
     """
-    place = Path(path)
-    if place.is_dir():
-        raise InvalidArgument(f"path: {str(place)!r} is a folder: name a file")
+    target = Path(path)
+    if target.is_dir():
+        raise InvalidArgument(f"path: {str(target)!r} is a folder: name a file")
     try:
-        handle, beside = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     except OSError as error:
         raise InvalidArgument(
-            f"path: {str(place)!r} can't be written ({error.strerror}): name a folder that can be"
+            f"path: {str(target)!r} can't be written ({error.strerror}): name a folder that can be"
         ) from error
     os.close(handle)
     try:
-        yield beside
-        os.chmod(beside, 0o666 & ~_mask())
-        os.replace(beside, place)
+        yield temporary
+        os.chmod(temporary, 0o666 & ~_mask())
+        os.replace(temporary, target)
     except BaseException:
-        os.unlink(beside)
+        os.unlink(temporary)
         raise
 
 
 def _mask() -> int:
-    """Return what permissions new files don't get."""
+    """Return the umask of this process."""
     mask = os.umask(0o022)
     os.umask(mask)
     return mask

@@ -1,4 +1,4 @@
-"""Worker processes of one machine: their start, their wait handles, their end."""
+"""Worker processes of one machine: start, wait handles and end."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tidewire.errors import StoreUnavailable, TidewireError
 _T = TypeVar("_T")
 _PAUSE_FIRST_S, _PAUSE_MOST_S = 0.02, 1.0
 _NO_RUN = 2**63 - 1
-"""Of a worker that died between two runs: none is to blame."""
+"""Run of a worker that died between two runs."""
 
 
 @dataclass
 class Options:
-    """How workers are started."""
+    """Options of workers."""
 
     store: str
     workers: int
@@ -51,9 +51,7 @@ class WorkerGroup:
         self._selector.register(self._wake_reader, selectors.EVENT_READ)
 
     def start(self, campaign: int, timeout_us: int | None, work_wait: float | None) -> None:
-        """Start a worker of a campaign. It leaves after ``work_wait`` seconds without anything to
-        run.
-        """
+        """Start a worker of a campaign. It exits after ``work_wait`` seconds without a run."""
         self._numbers += 1
         orders = {
             "store": self.options.store,
@@ -70,20 +68,20 @@ class WorkerGroup:
         self._selector.register(worker, selectors.EVENT_READ)
 
     def stop(self) -> None:
-        """Wake a thread that sleeps here. May be called from any thread and signal handler."""
+        """Request the stop, and wake ``sleep``. Safe in any thread and signal handler."""
         self.stopping = True
         with contextlib.suppress(OSError):
             os.write(self._wake_writer, b"x")
 
     def sleep(self, until: float) -> None:
-        """Sleep until a worker ends, a run is over its time limit, ``stop`` is called, or it is so
-        late.
+        """Sleep until a worker ends, a run exceeds its time limit, ``stop`` is called, or the time
+        has come.
         """
         now = time.monotonic()
         for worker in self.workers:
             if worker.timeout_us is not None:
                 left = worker.left_us()
-                # One that is between two runs may begin one now.
+                # A worker between two runs may begin one now.
                 until = min(until, now + (worker.timeout_us if left is None else max(left, 0)) / 1e6)
         for key, _ in self._selector.select(max(until - now, 0.0)):
             if key.fd == self._wake_reader:
@@ -91,49 +89,47 @@ class WorkerGroup:
                     os.read(self._wake_reader, 4_096)
 
     def take_ended(self) -> Iterator[WorkerProcess]:
-        """Yield the workers that have ended. Each is closed when the next one is asked for."""
+        """Iterate over the ended workers. The next step of the iteration closes the last one."""
         for worker in list(self.workers):
             if worker.ended():
                 yield from self._release(worker)
 
     def take_overtime(self) -> Iterator[WorkerProcess]:
-        """Kill the workers whose run is over its time limit, and yield them."""
+        """Kill the workers whose run exceeds its time limit, and iterate over them."""
         for worker in list(self.workers):
             if worker.kill_overtime():
                 yield from self._release(worker)
 
-    def lost(self, worker: WorkerProcess, *, overtime: bool = False) -> None:
-        """Tell the store that a worker has died, and in which run.
+    def report_loss(self, worker: WorkerProcess, *, overtime: bool = False) -> None:
+        """Report the death of a worker to the store, with its run.
 
         Raises:
-            StoreUnavailable: if the store is away for too long.
+            StoreUnavailable: if the store is unreachable for too long.
         """
         number, run = worker.number, worker.run
         if number:
             at_run = _NO_RUN if run is None else run
-            self.patiently(lambda: self.store.worker_lost(worker.campaign, number, at_run, overtime))
+            self.call_store(lambda: self.store.worker_lost(worker.campaign, number, at_run, overtime))
 
-    def patiently(self, what: Callable[[], _T]) -> _T:
-        """Do something with the store, again and again while it is away.
+    def call_store(self, call: Callable[[], _T]) -> _T:
+        """Call the store, and retry while it is unreachable.
 
         Raises:
-            StoreUnavailable: if it is away for too long.
+            StoreUnavailable: if it is unreachable for too long.
         """
-        begun, pause = time.monotonic(), _PAUSE_FIRST_S
+        began, pause = time.monotonic(), _PAUSE_FIRST_S
         while True:
             try:
-                return what()
+                return call()
             except StoreUnavailable:
-                if time.monotonic() - begun > self.options.store_wait:
+                if time.monotonic() - began > self.options.store_wait:
                     raise
-            # Not for workers: one that has ended would wake it again and again.
+            # Without the workers: an ended one would wake it repeatedly.
             select.select([self._wake_reader], [], [], pause)
             pause = min(pause * 2, _PAUSE_MOST_S)
 
     def end(self, within: float) -> None:
-        """End all workers: after the runs that they are in, if that takes no longer than so many
-        seconds.
-        """
+        """Stop all workers after their current runs, and kill them after ``within`` seconds."""
         for worker in self.workers:
             worker.stop(within)
         while self.workers:
@@ -141,7 +137,7 @@ class WorkerGroup:
             for worker in self.workers:
                 worker.kill_late(now)
             for worker in self.take_ended():
-                # One that had not joined yet is no loss.
+                # A worker that had not joined is not a loss.
                 if worker.code != 0 and worker.number:
                     with contextlib.suppress(TidewireError):
                         self.store.worker_lost(worker.campaign, worker.number, _NO_RUN, False)
@@ -151,7 +147,7 @@ class WorkerGroup:
                 )
 
     def close(self) -> None:
-        """Kill the rest, and give everything back."""
+        """Kill the remaining workers, and release all resources."""
         for worker in list(self.workers):
             for _ in self._release(worker):
                 pass

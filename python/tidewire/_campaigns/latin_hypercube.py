@@ -14,7 +14,7 @@ from tidewire._campaigns.random import RunRandom
 from tidewire.errors import InvalidArgument
 
 _USE = 3
-"""The use of a stream in ``spec/campaigns.md``: no run draws from it."""
+"""Use number of this stream, as in ``spec/campaigns.md``; runs have other ones."""
 _WORD_BITS = 64
 
 
@@ -23,22 +23,22 @@ def latin_hypercube(
 ) -> list[dict[str, Any]]:
     """Return ``n`` parameter sets for ``sweep`` that cover each parameter evenly.
 
-    An interval ``(low, high)`` is cut into n parts of the same length, and each part gives one
-    float. A list, a ``range`` or another sequence holds the allowed values. Each of them is used
+    An interval ``(low, high)`` is divided into n parts of equal length, and each part has one
+    float. A list, a ``range`` or another sequence contains the allowed values. Each value is used
     n divided by their count times, rounded up or down. The order is random and independent for
     each parameter.
 
-    The result depends on the arguments alone, on every machine. A parameter that is appended
-    leaves the values of the others unchanged.
+    The result depends only on the arguments, on every machine. An appended parameter does not
+    change the values of the others.
 
     >>> sets = latin_hypercube(4, seed=7, rate=(0.5, 0.9), desks=range(1, 3))
     >>> sorted(int((one["rate"] - 0.5) / 0.1) for one in sets), sorted(one["desks"] for one in sets)
     ([0, 1, 2, 3], [1, 1, 2, 2])
 
     Args:
-        n: How many sets, 1 to 1,000,000.
-        seed: An integer of any sign, or text, as of ``tw.campaign``. The campaign may have the same
-            seed: its runs draw other numbers.
+        n: Number of sets, 1 to 1,000,000.
+        seed: An integer of any sign, or text, as for ``tw.campaign``. The campaign may have the
+            same seed: its runs draw other numbers.
         axes: Each parameter with a tuple ``(low, high)`` in the unit of the parameter, for floats
             from low up to, not including, high; or with a sequence of at most 1,000,000 values.
             No parameter can be called ``seed``.
@@ -55,7 +55,7 @@ def latin_hypercube(
         raise InvalidArgument(
             "latin_hypercube: it needs a parameter with its interval, such as latin_hypercube(100, rate=(0.5, 0.9))"
         )
-    samplers = {name: _sampler(name, given) for name, given in axes.items()}
+    samplers = {name: _sampler(name, axis) for name, axis in axes.items()}
     (key, _, _), _ = Run(campaign_seed=seed).random.getstate()
     columns = []
     for number, sampler in enumerate(samplers.values()):
@@ -76,20 +76,20 @@ def _permutation(n: int, draw: RunRandom) -> list[int]:
 _Sampler = Callable[[list[int], RunRandom], list[Any]]
 
 
-def _sampler(name: str, given: Any) -> _Sampler:
-    if isinstance(given, tuple):
-        return _interval(name, given)
-    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+def _sampler(name: str, axis: Any) -> _Sampler:
+    if isinstance(axis, tuple):
+        return _interval(name, axis)
+    if isinstance(axis, (str, bytes, Mapping)) or not isinstance(axis, Iterable):
         raise InvalidArgument(
-            f"latin_hypercube: {name}: {given!r} is neither an interval nor a list of values: write {name}=(low, high)"
+            f"latin_hypercube: {name}: {axis!r} is neither an interval nor a list of values: write {name}=(low, high)"
             f" or {name}=[...]"
         )
-    if isinstance(given, (set, frozenset)):
+    if isinstance(axis, (set, frozenset)):
         raise InvalidArgument(
-            f"latin_hypercube: {name}: a {type(given).__name__} has no order that all machines share:"
+            f"latin_hypercube: {name}: a {type(axis).__name__} has no order that all machines share:"
             f" write {name}=sorted(...)"
         )
-    values = list(itertools.islice(given, SETS_MAX + 1))
+    values = list(itertools.islice(axis, SETS_MAX + 1))
     if not 0 < len(values) <= SETS_MAX:
         count = f"more than {SETS_MAX:,}" if values else "no"
         raise InvalidArgument(f"latin_hypercube: {name}: it has {count} values; 1 to {SETS_MAX:,} are allowed")
@@ -106,20 +106,20 @@ def _spread(values: list[Any], order: list[int], draw: RunRandom) -> list[Any]:
     return [values[((part << _WORD_BITS) + begin) * len(values) // whole] for part in order]
 
 
-def _interval(name: str, given: tuple[Any, ...]) -> _Sampler:
-    if len(given) != 2 or not all(isinstance(end, numbers.Real) and not isinstance(end, bool) for end in given):
+def _interval(name: str, axis: tuple[Any, ...]) -> _Sampler:
+    if len(axis) != 2 or not all(isinstance(end, numbers.Real) and not isinstance(end, bool) for end in axis):
         raise InvalidArgument(
-            f"latin_hypercube: {name}: {given!r} is no interval (low, high) of two numbers: write {name}=[...] for a"
+            f"latin_hypercube: {name}: {axis!r} is no interval (low, high) of two numbers: write {name}=[...] for a"
             " list of values"
         )
     try:
-        low, high = map(float, given)
+        low, high = map(float, axis)
     except OverflowError:
         low = high = math.inf
     width = high - low
     if not 0 < width < math.inf:
         raise InvalidArgument(
-            f"latin_hypercube: {name}: the interval {given!r} is not allowed: give finite numbers, low below high"
+            f"latin_hypercube: {name}: the interval {axis!r} is not allowed: give finite numbers, low below high"
         )
     below_high = math.nextafter(high, low)
 

@@ -1,5 +1,5 @@
-"""The report of a campaign as one page with pictures: HTML and SVG, no scripts, nothing loaded. And
-as part of a notebook.
+"""The report of a campaign as one HTML page with SVG charts, without scripts or external files; and
+as notebook output.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from tidewire._campaigns import charts
-from tidewire._campaigns.export import moved_to
+from tidewire._campaigns.export import replaced_file
 from tidewire._campaigns.report import Stages
 from tidewire._campaigns.summary import NUMERIC, QUANTILES, Grouping, NumberColumn, ValueCounts, numbers_of, shown
 
@@ -58,14 +58,14 @@ _WORDS = {
 
 
 def write(report: Report, path: str | os.PathLike[str]) -> None:
-    """Write the page; ``Report.page`` says more."""
-    text = whole(report)
-    with moved_to(path) as beside, open(beside, "w", encoding="utf-8") as file:
+    """Write the page; see ``Report.page``."""
+    text = document(report)
+    with replaced_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         file.write(text)
 
 
-def whole(report: Report) -> str:
-    """Return the whole page."""
+def document(report: Report) -> str:
+    """Return the page as HTML."""
     columns, table, note = _distributions(report)
     sections = [
         _section("Rate over time, runs per second", charts.area(rates(report.timeline), "runs/s", "seconds at work")),
@@ -89,9 +89,7 @@ def whole(report: Report) -> str:
 
 
 def fragment(report: Report) -> str:
-    """Return what a notebook shows: the counters, the rate and the stages, without reading any
-    row.
-    """
+    """Return the notebook output: the counters, the rate and the stages. It reads no rows."""
     sections = [
         _section("Rate over time, runs per second", charts.area(rates(report.timeline), "runs/s", "seconds at work")),
         _section("Where the workers' time went", _stages(report)),
@@ -100,14 +98,14 @@ def fragment(report: Report) -> str:
 
 
 def rates(timeline: Sequence[tuple[float, int]]) -> list[tuple[float, float]]:
-    """Return until when, and how many runs per second ended since the point before."""
-    found = []
+    """Return the rate of ended runs per second of each interval, with its end in seconds."""
+    points = []
     at, ended = 0.0, 0
     for seconds, runs in timeline:
         if seconds > at:
-            found.append((seconds, max(0, runs - ended) / (seconds - at)))
+            points.append((seconds, max(0, runs - ended) / (seconds - at)))
             at, ended = seconds, runs
-    return found
+    return points
 
 
 def _head(report: Report) -> Iterator[str]:
@@ -125,8 +123,8 @@ def _head(report: Report) -> Iterator[str]:
         (f"{bad:,}", "failed or quarantined"),
     ]
     yield '<div class="tiles">'
-    for figure, what in tiles:
-        yield f'<div class="tile"><b>{escape(figure)}</b><span>{escape(what)}</span></div>'
+    for figure, unit in tiles:
+        yield f'<div class="tile"><b>{escape(figure)}</b><span>{escape(unit)}</span></div>'
     yield f'</div><p class="soft">digest <code>{report.digest}</code></p>'
     if report.look is not None:
         look = report.look
@@ -158,8 +156,8 @@ def _parts(stages: Stages) -> list[tuple[str, float]]:
 
 
 def _distributions(report: Report) -> tuple[list[str], str, str]:
-    """Return the pictures of the numeric columns, the table of the parameter sets, and what is to
-    be said of them.
+    """Return the charts of the numeric columns, the table of the parameter sets, and notes on
+    them.
     """
     campaign = report.campaign
     columns = campaign.columns or {}
@@ -168,10 +166,10 @@ def _distributions(report: Report) -> tuple[list[str], str, str]:
     elements: dict[NumberColumn, ValueCounts] = {}
     names = list(kinds)[:_COLUMNS_MAX]
     sets = min(campaign.sets, _SETS_MAX) if campaign.sets > 1 else 0
-    # Of all rows, then of each set.
+    # For all rows, then for each set.
     groups = [[ValueCounts() for _ in names] for _ in range(1 + sets)]
     rows, grouping = 0, Grouping(campaign, ["param_set"])
-    for batch in _some(campaign, report):
+    for batch in _sample(campaign, report):
         rows += len(batch.runs)
         for at, name in enumerate(names):
             groups[0][at].add(batch.columns[name])
@@ -211,22 +209,22 @@ def _distributions(report: Report) -> tuple[list[str], str, str]:
 def _column(
     name: str, is_boolean: bool, varied: Sequence[str], labels: Sequence[str], groups: Sequence[ValueCounts]
 ) -> str:
-    """Draw a column: over all rows, and for each parameter set."""
-    whole, *sets = groups
-    missing = f", {whole.missing:,} missing" if whole.missing else ""
+    """Draw a column for all rows, and for each parameter set."""
+    overall, *sets = groups
+    missing = f", {overall.missing:,} missing" if overall.missing else ""
     if is_boolean:
         bars = [
             (label, [("true", float(_truths(counts))), ("false", float(counts.count - _truths(counts)))])
             for label, counts in zip(labels or ["all"], sets or groups, strict=True)
         ]
-        return f'{charts.stacked(bars, "rows", name)}<p class="soft">{_truth(whole)}{missing}</p>'
-    one = whole.summary(name, {})
+        return f'{charts.stacked(bars, "rows", name)}<p class="soft">{_truth(overall)}{missing}</p>'
+    one = overall.summary(name, {})
     middle = " · ".join(f"{100 * share:g}%: {shown(one.quantiles[share])}" for share in QUANTILES)
     line = f"mean {shown(one.mean)} ± {shown(one.standard_error)}, {shown(one.min)} to {shown(one.max)}{missing}"
     quantiles = [
         (label, list(counts.summary(name, {}).quantiles.values())) for label, counts in zip(labels, sets, strict=True)
     ]
-    picture = f'{charts.histogram(whole.sketch.weighed(), name)}<p class="soft">{line}<br>{middle}</p>'
+    picture = f'{charts.histogram(overall.sketch.weighed(), name)}<p class="soft">{line}<br>{middle}</p>'
     if not sets:
         return picture
     caption = f"By {', '.join(varied) or 'set'}: 5% to 95%, the middle half, the median"
@@ -234,16 +232,16 @@ def _column(
 
 
 def _array(name: str, elements: Sequence[tuple[NumberColumn, ValueCounts]]) -> str:
-    """Draw the elements of a column of arrays: of long ones some, evenly spread."""
-    some = elements[:: -(-len(elements) // _ELEMENTS_MAX)]
-    found = [counts.summary(str(column.element), {}) for column, counts in some]
+    """Draw the elements of a column of arrays; of long arrays an evenly spread sample."""
+    sample = elements[:: -(-len(elements) // _ELEMENTS_MAX)]
+    summaries = [counts.summary(str(column.element), {}) for column, counts in sample]
     rows = "".join(
         f"<tr><td>{one.column}</td><td class='n'>{shown(one.mean)}</td>"
         f"<td class='n'>{' to '.join(map(shown, one.interval()))}</td></tr>"
-        for one in found
+        for one in summaries
     )
-    caption = f"{len(some):,} of {len(elements):,} elements: 5% to 95%, the middle half, the median"
-    picture = charts.boxes([(one.column, list(one.quantiles.values())) for one in found], f"{name} by element")
+    caption = f"{len(sample):,} of {len(elements):,} elements: 5% to 95%, the middle half, the median"
+    picture = charts.boxes([(one.column, list(one.quantiles.values())) for one in summaries], f"{name} by element")
     head = "<tr><th>element</th><th class='n'>mean</th><th class='n'>95% confidence interval</th></tr>"
     return f'{picture}<p class="soft">{caption}</p><table>{head}{rows}</table>'
 
@@ -253,11 +251,11 @@ def _table(
     columns: Sequence[tuple[str, bool]],
     groups: Sequence[Sequence[ValueCounts]],
 ) -> str:
-    """Return a row for each parameter set: its number, its parameters, and its columns."""
+    """Return a table with the number, parameters and columns of each parameter set."""
     head = "".join(f"<th>{escape(name)}</th>" for name in ("set", *parameters[0], *(name for name, _ in columns)))
     rows = []
-    for number, (given, group) in enumerate(zip(parameters, groups, strict=True)):
-        cells = [str(number), *given.values()]
+    for number, (values, group) in enumerate(zip(parameters, groups, strict=True)):
+        cells = [str(number), *values.values()]
         for (name, is_boolean), counts in zip(columns, group, strict=True):
             one = counts.summary(name, {})
             cells.append(_truth(counts) if is_boolean else f"{shown(one.mean)} ± {one.standard_error:.3g}")
@@ -275,9 +273,9 @@ def _truth(counts: ValueCounts) -> str:
     return f"{_truths(counts):,} of {counts.count:,} true{share}"
 
 
-def _some(campaign: Campaign, report: Report) -> Iterator[Batch]:
-    """Yield all rows, or of very many so many that a page does not take minutes: parts spread
-    evenly over the runs.
+def _sample(campaign: Campaign, report: Report) -> Iterator[Batch]:
+    """Iterate over all rows, or over an evenly spread sample of ``_ROWS_MAX`` rows if there are
+    more.
     """
     if report.rows <= _ROWS_MAX:
         yield from campaign.batches()
@@ -298,13 +296,13 @@ def _events(campaign: Campaign) -> str:
 
 
 def _errors(campaign: Campaign) -> str:
-    found = []
+    rows = []
     for number, failure in enumerate(campaign.errors()):
         if number == _ERRORS_MAX:
-            found.append('<tr><td colspan="3">and more: tidewire campaign errors</td></tr>')
+            rows.append('<tr><td colspan="3">and more: tidewire campaign errors</td></tr>')
             break
         words = f"{failure.error}: {failure.message}" if failure.error else failure.message
-        found.append(
+        rows.append(
             f'<tr><td class="n">{failure.run:,}</td><td>{escape(failure.kind)}</td><td>{escape(words[:200])}</td></tr>'
         )
-    return _section("Runs that failed", f"<table>{''.join(found)}</table>") if found else ""
+    return _section("Runs that failed", f"<table>{''.join(rows)}</table>") if rows else ""

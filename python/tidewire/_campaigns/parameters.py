@@ -1,6 +1,4 @@
-"""Parameters of campaigns: sets of them, checked before anything runs, and given to each run
-anew.
-"""
+"""Parameter sets of campaigns: checked before the first run, and decoded anew for each run."""
 
 from __future__ import annotations
 
@@ -22,8 +20,8 @@ _SHARED = (str, int, float, bool, type(None))
 
 
 def grid(**axes: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return every combination of the values of some parameters, for ``sweep``. The last one
-    changes fastest.
+    """Return all combinations of parameter values, for ``sweep``. The last parameter changes
+    fastest.
 
     >>> grid(strategy=["greedy", "rows"], teams=[2])
     [{'strategy': 'greedy', 'teams': 2}, {'strategy': 'rows', 'teams': 2}]
@@ -35,13 +33,13 @@ def grid(**axes: Iterable[Any]) -> list[dict[str, Any]]:
     if not axes:
         raise InvalidArgument("grid: it needs a parameter with its values, such as grid(teams=[2, 4])")
     values: dict[str, list[Any]] = {}
-    for name, given in axes.items():
-        if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
-            raise InvalidArgument(f"grid: {name}: {given!r} is no list of values: write {name}=[{given!r}]")
-        values[name] = list(given)
+    for name, choices in axes.items():
+        if isinstance(choices, (str, bytes, Mapping)) or not isinstance(choices, Iterable):
+            raise InvalidArgument(f"grid: {name}: {choices!r} is no list of values: write {name}=[{choices!r}]")
+        values[name] = list(choices)
         if not values[name]:
             raise InvalidArgument(f"grid: {name}: it has no values")
-    count = math.prod(len(given) for given in values.values())
+    count = math.prod(len(choices) for choices in values.values())
     if count > SETS_MAX:
         raise InvalidArgument(f"grid: {count:,} combinations; at most {SETS_MAX:,} are allowed")
     return [dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values())]
@@ -51,8 +49,8 @@ def checked(function: Callable[..., Any], params: Any, sweep: Any) -> list[str]:
     """Return the parameter sets of a campaign as JSON, at least one.
 
     Raises:
-        InvalidArgument: if one does not fit what the function's ``run`` is annotated with, or can't
-            be JSON.
+        InvalidArgument: if a set does not fit the annotation of the function's ``run``, or JSON
+            can't represent it.
     """
     fixed = _as_mapping("params", {} if params is None else params)
     if sweep is None:
@@ -65,26 +63,28 @@ def checked(function: Callable[..., Any], params: Any, sweep: Any) -> list[str]:
             raise InvalidArgument(f"sweep: {len(sets):,} parameter sets; 1 to {SETS_MAX:,} are allowed")
     kind = kind_of(function)
     label = "params" if sweep is None else "sweep[{}]"
-    return [_written(kind, values, label.format(index)) for index, values in enumerate(sets)]
+    return [_encode_set(kind, values, label.format(index)) for index, values in enumerate(sets)]
 
 
 def kind_of(function: Callable[..., Any]) -> Any:
     """Return ``P`` of a function that takes ``tw.Run[P]``, or None if it takes any parameters.
 
     Raises:
-        InvalidArgument: if ``P`` can't be found.
+        InvalidArgument: if ``P`` can't be resolved.
     """
     from tidewire._binding import Run
 
-    for name, written in annotations_of(function).items():
+    for name, annotation in annotations_of(function).items():
         if name == "return":
             continue
         try:
             hint = hint_of(function, name)
         except Exception as error:
-            if isinstance(written, str) and "Run[" in written:
+            if isinstance(annotation, str) and "Run[" in annotation:
                 fix = "define what it names at the top level of the module"
-                raise InvalidArgument(f"function: its annotation {written!r} can't be read ({error}): {fix}") from error
+                raise InvalidArgument(
+                    f"function: its annotation {annotation!r} can't be read ({error}): {fix}"
+                ) from error
             continue
         if typing.get_origin(hint) is Run:
             kind = typing.get_args(hint)[0]
@@ -93,25 +93,25 @@ def kind_of(function: Callable[..., Any]) -> Any:
 
 
 def annotations_of(function: Any) -> dict[str, Any]:
-    """Return what the parameters of a function are annotated with, as it is written."""
+    """Return the annotations of a function, unresolved."""
     return dict(getattr(_innermost(function), "__annotations__", {}))
 
 
 def hint_of(function: Any, name: str) -> Any:
-    """Return what a parameter, or ``return``, is annotated with; None if with nothing. Raises what
-    reading it raises.
+    """Return the resolved annotation of a parameter or of ``return``; None without one. Raises the
+    error of its resolution.
 
-    Each is read by itself: one that can't be read, as names are imported for type checkers alone,
-    does not matter to others.
+    Each annotation is resolved by itself, so that names imported only for type checkers do not
+    affect the others.
     """
-    written = annotations_of(function).get(name)
-    if written is None:
+    annotation = annotations_of(function).get(name)
+    if annotation is None:
         return None
 
-    def alone() -> None: ...
+    def holder() -> None: ...
 
-    alone.__annotations__ = {name: written}
-    return typing.get_type_hints(alone, getattr(_innermost(function), "__globals__", {}))[name]
+    holder.__annotations__ = {name: annotation}
+    return typing.get_type_hints(holder, getattr(_innermost(function), "__globals__", {}))[name]
 
 
 def _innermost(function: Any) -> Any:
@@ -121,8 +121,8 @@ def _innermost(function: Any) -> Any:
 
 
 class StoredSets:
-    """The parameter sets of a stored campaign as JSON, read in batches: with one come those that
-    follow it.
+    """The parameter sets of a stored campaign as JSON. A read fetches a batch of consecutive
+    sets.
     """
 
     def __init__(self, read: Callable[[int, int], list[str]], first: list[str] | None = None) -> None:
@@ -137,38 +137,38 @@ class StoredSets:
         return self._texts[index - self._first]
 
     def match(self, texts: list[str]) -> bool:
-        """Tell whether they are the same as these, of which there are as many; of more than 100,000
-        some batches are compared.
+        """Return whether the sets equal the given ones, of the same number. Of more than 100,000
+        sets, compare a sample of batches.
         """
         batches = range(0, len(texts), SETS_AT_ONCE)
-        some = batches[:: max(1, len(batches) // _BATCHES_COMPARED)]
+        sample = batches[:: max(1, len(batches) // _BATCHES_COMPARED)]
         return all(
-            self[at] == texts[at] for first in some for at in range(first, min(first + SETS_AT_ONCE, len(texts)))
+            self[at] == texts[at] for first in sample for at in range(first, min(first + SETS_AT_ONCE, len(texts)))
         )
 
 
 class Parameters:
-    """The parameters of the runs of a campaign: ``parameters(run)`` gives those of a run, which
-    nobody else has.
+    """The parameters of the runs of a campaign: ``parameters(run)`` returns a new object for each
+    run.
     """
 
     def __init__(self, function: Callable[..., Any], sets: int, stored: StoredSets) -> None:
         self._kind = kind_of(function)
         self._sets = sets
-        self._stored = stored
+        self._stored_sets = stored
         self._makers: dict[int, Callable[[], Any]] = {}
 
     def __call__(self, run: int) -> Any:
         index = run % self._sets
         maker = self._makers.get(index)
         if maker is None:
-            maker = self._makers[index] = self._maker(self._stored[index])
+            maker = self._makers[index] = self._maker(self._stored_sets[index])
         return maker()
 
     def _maker(self, text: str) -> Callable[[], Any]:
         if self._kind is None:
             values: dict[str, Any] = json.loads(text)
-            # Its values can't be changed, so that a copy of the dict is enough.
+            # Its values are immutable, so a shallow copy is enough.
             return values.copy if all(type(value) in _SHARED for value in values.values()) else lambda: json.loads(text)
         import msgspec
 
@@ -191,7 +191,7 @@ def _as_mapping(name: str, values: Any) -> dict[str, Any]:
     return dict(values)
 
 
-def _written(kind: Any, values: dict[str, Any], name: str) -> str:
+def _encode_set(kind: Any, values: dict[str, Any], name: str) -> str:
     import msgspec
 
     if kind is not None:
@@ -200,7 +200,7 @@ def _written(kind: Any, values: dict[str, Any], name: str) -> str:
             built = msgspec.to_builtins(values)
             msgspec.convert(built, kind)
         except (msgspec.ValidationError, TypeError) as error:
-            raise InvalidArgument(f"{name}: {_path(str(error))}; the function takes {_shown(kind)}") from error
+            raise InvalidArgument(f"{name}: {_path(str(error))}; the function takes {_type_name(kind)}") from error
         values = built
     for key, value in values.items():
         _check(f"{name}.{key}", value)
@@ -220,7 +220,7 @@ def _check_names(kind: Any, values: dict[str, Any], name: str) -> None:
 
 
 def _check(name: str, value: Any) -> None:
-    """Check that JSON keeps a value as it is.
+    """Check that JSON represents a value exactly.
 
     Raises:
         InvalidArgument: if it does not.
@@ -254,5 +254,5 @@ def _path(text: str) -> str:
     return text.replace(" - at `$.", " at `")
 
 
-def _shown(kind: Any) -> str:
+def _type_name(kind: Any) -> str:
     return getattr(kind, "__name__", str(kind))

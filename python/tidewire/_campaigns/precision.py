@@ -1,4 +1,4 @@
-"""The stopping rule of a campaign: how well a mean must be known."""
+"""The stopping rule of a campaign: the required precision of a mean."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from tidewire.errors import InvalidArgument
 
 @dataclass(frozen=True)
 class Precision:
-    """Ends a campaign once the mean of a column is known this well, for every parameter set.
+    """Stopping rule: ends a campaign when the mean of a column is this precise for every parameter
+    set.
 
-    All sets get the same number of runs, until the set that is known least well is known this well.
-
-    It is looked at after fixed numbers of runs, so that where a campaign ends does not depend on
-    workers or timing.
+    All sets get the same number of runs, until the set with the least precise mean is precise
+    enough. The rule is checked after fixed numbers of runs, so that the end of a campaign does not
+    depend on workers or timing.
 
     Args:
-        column: A column of integers, floats or booleans; of a run with several rows their mean
-            counts.
+        column: A column of integers, floats or booleans. A run with several rows counts with their
+            mean.
         half_width: Half the width of the confidence interval, above 0, in the unit of the column.
-        confidence: The confidence over all looks together, between 0 and 1, for each set by itself.
+        confidence: Confidence over all checks together, between 0 and 1, for each set by itself.
 
     Raises:
-        InvalidArgument: if a number is not among these.
+        InvalidArgument: if an argument is not allowed.
     """
 
     column: str

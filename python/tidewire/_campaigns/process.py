@@ -11,11 +11,11 @@ from typing import Any
 
 from tidewire._processes.child_process import ChildProcess
 
-# The words of the page are those of ``python/src/campaigns/status_page.rs``. The worker writes
+# The indices of the words are those of ``python/src/campaigns/status_page.rs``. The worker writes
 # ``_SINCE_US`` before ``_RUN``, which is the number of the run plus one, and 0 between ranges.
 _RUN, _SINCE_US, _WORKER, _ENDED_RUNS = range(4)
 _READ_BYTES = 65_536
-_SAID_BYTES_MAX = 1 << 20
+_MESSAGE_BYTES_MAX = 1 << 20
 
 
 class WorkerProcess(ChildProcess):
@@ -27,36 +27,36 @@ class WorkerProcess(ChildProcess):
         self.started = time.monotonic()
         self.stop_at: float | None = None
         super().__init__("tidewire._campaigns.worker")
-        self._said = b""
+        self._received = b""
         orders = {**orders, "parent": os.getpid(), "started": self.started}
         with contextlib.suppress(OSError):
             self.socket.sendall(json.dumps(orders).encode() + b"\n")
 
     @property
     def run(self) -> int | None:
-        """The run that it is in."""
+        """Number of its current run, or None."""
         run = self.page.words[_RUN]
         return run - 1 if run else None
 
     @property
     def number(self) -> int:
-        """Its number in the campaign, 0 before it has joined."""
+        """Number of the worker in the campaign; 0 before it has joined."""
         return self.page.words[_WORKER]
 
     @property
     def ended_runs(self) -> int:
-        """How many runs it has ended."""
+        """Number of runs that it has ended."""
         return self.page.words[_ENDED_RUNS]
 
     def fileno(self) -> int:
-        """Descriptor that is readable once the worker has ended: its process, or its connection
-        where processes can't be waited for.
+        """Return a descriptor that is readable after the end of the worker: its pidfd, or its
+        socket on systems without pidfd.
         """
         return self.pidfd if self.pidfd is not None else self.socket.fileno()
 
     def left_us(self) -> int | None:
-        """Return how many microseconds are left for the run that it is in; None if it is in none,
-        or there is no limit.
+        """Return the microseconds until the time limit of its current run; None without a run or a
+        limit.
         """
         run, since = self.run, self.page.words[_SINCE_US]
         if run is None or self.timeout_us is None:
@@ -64,8 +64,8 @@ class WorkerProcess(ChildProcess):
         return since + self.timeout_us - time.monotonic_ns() // 1_000
 
     def kill_overtime(self) -> bool:
-        """Kill it if it is in a run that is over its time limit. It stands still while that is
-        looked at.
+        """Kill the worker if its current run exceeds the time limit. SIGSTOP pauses it during the
+        check.
         """
         left = self.left_us()
         if left is None or left > 0 or self.ended():
@@ -80,8 +80,8 @@ class WorkerProcess(ChildProcess):
         return True
 
     def stop(self, within: float) -> None:
-        """Ask it to end after the run that it is in. It is killed if that takes longer than so many
-        seconds, and at once if it has not joined the campaign.
+        """Request its end after the current run. A worker that has not joined the campaign is
+        killed at once, others after ``within`` seconds (``kill_late``).
         """
         if self.stop_at is None:
             self.stop_at = time.monotonic() + within
@@ -91,18 +91,18 @@ class WorkerProcess(ChildProcess):
                 self.kill()
 
     def kill_late(self, now: float) -> None:
-        """Kill it if it was asked to end, and has not in time."""
+        """Kill the worker if it has not ended by the deadline of ``stop``."""
         if self.stop_at is not None and now >= self.stop_at:
             self.kill()
 
-    def said(self) -> dict[str, Any]:
-        """Return its final message; empty if it could not send one."""
+    def final_message(self) -> dict[str, Any]:
+        """Return its final message; empty without one."""
         with contextlib.suppress(OSError):
-            while len(self._said) < _SAID_BYTES_MAX and (piece := self.socket.recv(_READ_BYTES)):
-                self._said += piece
-        line = self._said.partition(b"\n")[0]
+            while len(self._received) < _MESSAGE_BYTES_MAX and (chunk := self.socket.recv(_READ_BYTES)):
+                self._received += chunk
+        line = self._received.partition(b"\n")[0]
         try:
-            said = json.loads(line) if line else {}
+            message = json.loads(line) if line else {}
         except ValueError:
             return {}
-        return said if isinstance(said, dict) else {}
+        return message if isinstance(message, dict) else {}

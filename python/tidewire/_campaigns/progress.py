@@ -1,5 +1,5 @@
-"""The progress of a campaign while it runs: a line in a terminal, a line at the end elsewhere, a
-bar in a notebook.
+"""Progress display of a running campaign: a live line in a terminal, a bar in a notebook, or one
+line at the end.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ _BAR = 24
 
 
 class Progress(Protocol):
-    """Something that shows the progress."""
+    """A progress display."""
 
-    def __call__(self, status: Status, wrong: str | None) -> None:
-        """Show a status, and what is wrong with the store."""
+    def __call__(self, status: Status, problem: str | None) -> None:
+        """Show a status, and the error of an unreachable store."""
 
     def end(self, status: Status | None) -> None:
-        """Show the last status; None if there was an error."""
+        """Show the final status; None after an error."""
 
 
-def progress_of(wanted: bool | None) -> Progress:
-    """Return what shows the progress here; nothing does if it is not wanted."""
-    if wanted is False:
+def progress_of(enabled: bool | None) -> Progress:
+    """Return the progress display for this process; a silent one for False."""
+    if enabled is False:
         return Silent()
     if _in_notebook():
         return Notebook()
@@ -37,9 +37,9 @@ def progress_of(wanted: bool | None) -> Progress:
 
 
 class Silent:
-    """Shows nothing."""
+    """Display without output."""
 
-    def __call__(self, status: Status, wrong: str | None) -> None:
+    def __call__(self, status: Status, problem: str | None) -> None:
         """Do nothing."""
 
     def end(self, status: Status | None) -> None:
@@ -47,31 +47,31 @@ class Silent:
 
 
 class ProgressLine(Silent):
-    """Writes one line at the end, and one when the store is away."""
+    """Display of one line at the end, and of one line when the store is unreachable."""
 
     _is_reported = False
 
-    def __call__(self, status: Status, wrong: str | None) -> None:
-        """Tell that the store is away, once."""
-        if wrong is not None and not self._is_reported:
-            _show(f"campaign {status.name}: waiting for the store: {wrong}\n")
-        self._is_reported = wrong is not None
+    def __call__(self, status: Status, problem: str | None) -> None:
+        """Report an unreachable store once."""
+        if problem is not None and not self._is_reported:
+            _show(f"campaign {status.name}: waiting for the store: {problem}\n")
+        self._is_reported = problem is not None
 
     def end(self, status: Status | None) -> None:
-        """Write how it has ended."""
+        """Write the final status."""
         if status is not None:
             _show(f"{line(status)}\n")
 
 
 class Terminal(Silent):
-    """Writes a line again and again."""
+    """Display that rewrites one line of a terminal."""
 
-    def __call__(self, status: Status, wrong: str | None) -> None:
-        text = line(status) if wrong is None else f"campaign {status.name}: waiting for the store: {wrong}"
+    def __call__(self, status: Status, problem: str | None) -> None:
+        text = line(status) if problem is None else f"campaign {status.name}: waiting for the store: {problem}"
         self._write(text)
 
     def end(self, status: Status | None) -> None:
-        """Leave the last line as it is."""
+        """Write the final status, and end the line."""
         if status is not None:
             self._write(line(status))
         _show("\n")
@@ -84,48 +84,46 @@ class Terminal(Silent):
 
 
 class Notebook(Silent):
-    """Shows a bar in the output of a cell."""
+    """Progress bar in the output of a cell."""
 
     def __init__(self) -> None:
         self._handle: Any = None
 
-    def __call__(self, status: Status, wrong: str | None) -> None:
+    def __call__(self, status: Status, problem: str | None) -> None:
         from importlib import import_module
 
         tools = import_module("IPython.display")
-        text = line(status) if wrong is None else f"waiting for the store: {wrong}"
-        made = tools.HTML(
+        text = line(status) if problem is None else f"waiting for the store: {problem}"
+        bar = tools.HTML(
             f'<progress max="1" value="{share(status):.4f}" style="width:20em"></progress> {html.escape(text)}'
         )
         if self._handle is None:
-            self._handle = tools.display(made, display_id=True)
+            self._handle = tools.display(bar, display_id=True)
         else:
-            self._handle.update(made)
+            self._handle.update(bar)
 
     def end(self, status: Status | None) -> None:
-        """Show the last status."""
+        """Show the final status."""
         if status is not None:
             self(status, None)
 
 
 def _show(text: str) -> None:
-    """Write to the standard error, if it takes something: a display must not fail a run."""
+    """Write to the standard error. Errors are ignored: a display must not fail a run."""
     stream = sys.stderr
-    # A full disk, a closed pipe or file, or none at all.
+    # A full disk, a closed pipe or file, or no standard error.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         stream.write(text)
         stream.flush()
 
 
 def share(status: Status) -> float:
-    """Return which part of the runs has ended."""
+    """Return the share of ended runs, from 0 to 1."""
     return 1.0 if status.state == "done" or status.runs == 0 else 1 - status.left / status.runs
 
 
 def line(status: Status) -> str:
-    """Return a status in one line: what has ended, the rate, the time left, failures and
-    workers.
-    """
+    """Format a status in one line: ended runs, rate, remaining time, failures and workers."""
     ended = status.runs - status.left
     filled = int(share(status) * _BAR)
     parts = [f"campaign {status.name} {'█' * filled}{'░' * (_BAR - filled)} {ended:,}/{status.runs:,}"]
@@ -133,9 +131,9 @@ def line(status: Status) -> str:
         parts.append(f"{status.state} in {_seconds(status.seconds)}")
     else:
         parts.append(status.condition if status.condition != "running" else f"{status.rate:,.0f} runs/s")
-    left = status.seconds_left
-    if left is not None:
-        parts.append(f"{_seconds(left)} left")
+    left_s = status.seconds_left
+    if left_s is not None:
+        parts.append(f"{_seconds(left_s)} left")
     if status.failed or status.quarantined:
         parts.append(f"{status.failed:,} failed, {status.quarantined:,} quarantined")
     working = sum(worker.state == "working" for worker in status.workers)

@@ -12,16 +12,16 @@ _WORD = 2**64 - 1
 
 
 class RunRandom(random.Random):
-    """A ``random.Random`` whose numbers are those of one run. Its ``random`` and ``getrandbits``
-    are compiled; all else is Python's.
+    """A ``random.Random`` with the numbers of one run. Its ``random`` and ``getrandbits`` are
+    compiled; Python derives all other methods from them.
     """
 
     __slots__ = ("_philox", "getrandbits", "random")
 
     def __new__(cls, *_: Any) -> RunRandom:
-        """Make a generator. The seed of the base class is never used."""
-        made: RunRandom = random.Random.__new__(cls, 0)  # type: ignore[call-arg]
-        return made
+        """Create a generator. The seed of the base class is never used."""
+        generator: RunRandom = random.Random.__new__(cls, 0)  # type: ignore[call-arg]
+        return generator
 
     def __init__(self, philox: Philox, unit: Any = None, bits: Any = None) -> None:
         self._philox = philox
@@ -30,8 +30,8 @@ class RunRandom(random.Random):
         self.gauss_next: float | None = None
 
     def seed(self, a: Any = None, version: int = 2) -> None:
-        """Begin another stream, which depends on ``a`` alone: an int, float, str, bytes or
-        bytearray, or None for the system's.
+        """Start a stream that depends only on ``a``: an int, float, str, bytes or bytearray, or
+        None for a random one.
         """
         import hashlib
 
@@ -54,29 +54,27 @@ class RunRandom(random.Random):
         self.gauss_next = None
 
     def getstate(self) -> tuple[Any, ...]:
-        """Return what ``setstate`` goes back to."""
+        """Return the state for ``setstate``."""
         return (self._philox.position(), self.gauss_next)
 
     def setstate(self, state: Any) -> None:
-        """Go back to what ``getstate`` has returned."""
+        """Restore a state from ``getstate``."""
         position, self.gauss_next = state
         self._philox.move_to(position)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle it with its place in the stream."""
+        """Copy and pickle the generator with its position in the stream."""
         return (_restored, (self.getstate(),))
 
 
 def _restored(state: Any) -> RunRandom:
-    made = RunRandom(Philox((0, 0), (0, 0, 0, 0)))
-    made.setstate(state)
-    return made
+    generator = RunRandom(Philox((0, 0), (0, 0, 0, 0)))
+    generator.setstate(state)
+    return generator
 
 
 class NumpyStream:
-    """The generator of a run for NumPy, which can be moved to another run: a new one costs ten
-    times as much.
-    """
+    """The NumPy generator of a run. Moving it to another run costs a tenth of creating one."""
 
     __slots__ = ("_counter", "_state", "bits", "generator")
 
@@ -91,7 +89,7 @@ class NumpyStream:
         self._counter: Any = self._state["state"]["counter"]
 
     def begin(self, counter: list[int]) -> None:
-        """Go to the beginning of a stream, at block 0 of a counter of four words."""
-        # NumPy counts up before it makes a block.
+        """Move to the start of a stream, at block 0 of a counter of four words."""
+        # NumPy increments the counter before it generates a block.
         self._counter[:] = (_WORD, counter[1] - 1 & _WORD, counter[2] - (counter[1] == 0), counter[3])
         self.bits.state = self._state

@@ -1,4 +1,4 @@
-"""Status and report of a campaign: counters, workers, stages, failures."""
+"""Status and report of a campaign: counters, workers, stages and failures."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ live: weakref.WeakSet[Campaign] = weakref.WeakSet()
 
 
 def time_of(micros: int) -> datetime.datetime:
-    """Return a time of a store."""
+    """Return a time of a store as a datetime."""
     return _EPOCH + datetime.timedelta(microseconds=micros)
 
 
 @dataclass(frozen=True)
 class Stages:
-    """Where the time of a worker went, in seconds of its wall clock."""
+    """Time of a worker by stage, in seconds of wall clock time."""
 
     lease: float = 0.0
     """Waiting for a range, and opening the store."""
     warm_up: float = 0.0
-    """The start of the process, imports, and the first run."""
+    """Start of the process, imports and the first run."""
     run: float = 0.0
-    """The function."""
+    """Running the function."""
     encode: float = 0.0
-    """Results to columns."""
+    """Encoding results as columns."""
     persist: float = 0.0
-    """Waiting for a commit. What is committed while the next range runs costs nothing."""
+    """Waiting for a commit. A commit during the next range costs nothing."""
     wait: float = 0.0
-    """Waiting for others to finish what they hold, or for a campaign that is paused."""
+    """Waiting for the leases of other workers, or for a paused campaign."""
     idle: float = 0.0
     """Waiting for a campaign to serve."""
 
     @property
     def total(self) -> float:
-        """All of them together."""
+        """Sum of all stages."""
         return float(sum(getattr(self, stage.name) for stage in fields(self)))
 
     def __add__(self, other: Stages) -> Stages:
@@ -62,31 +62,29 @@ class WorkerStatus:
     """``working``, ``left`` or ``lost``."""
     joined: datetime.datetime
     seen: datetime.datetime
-    """When it last claimed or committed."""
+    """Time of its last lease or commit."""
     runs: int
-    """How many runs it has stored."""
+    """Number of runs that it has stored."""
     stages: Stages
     leased: list[tuple[int, int]]
-    """The runs that it holds: first and count."""
+    """Its leased ranges of runs: first run and count."""
 
 
 @dataclass(frozen=True)
 class PrecisionSample:
-    """How precisely the mean of a column was known when it was last looked at."""
+    """Precision of the mean of a column at the last check."""
 
     runs: int
     mean: float
     half_width: float
     set: int
-    """The parameter set that is known least well."""
+    """The parameter set with the least precise mean."""
     reached: bool
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a campaign as a whole: a change of state, or a note if both states
-    are the same.
-    """
+    """An event of a campaign: a change of state, or a note if both states are the same."""
 
     at: datetime.datetime
     before: str
@@ -116,19 +114,19 @@ class Batch:
 
     runs: list[int]
     rows: list[int]
-    """The number of each row in its run."""
+    """Number of each row in its run."""
     columns: dict[str, list[Any]]
-    """Values by column: times in UTC, JSON as text, None where there is nothing."""
+    """Values by column: times in UTC, JSON as text, None for missing values."""
     digest: int
-    """The sum of the hashes of these rows; those of all batches add up to the campaign's, modulo
-    2^128.
+    """Sum of the hashes of these rows. The digests of all batches add up to that of the campaign,
+    modulo 2^128.
     """
 
 
 @dataclass(frozen=True)
 class Status:
-    """Counters, workers and pace of a campaign, read at a cost that does not depend on the number
-    of runs.
+    """Counters, workers and rate of a campaign. The cost of reading it does not depend on the
+    number of runs.
     """
 
     id: int
@@ -136,11 +134,11 @@ class Status:
     state: str
     """``draft``, ``running``, ``paused``, ``cancelled``, ``failed`` or ``done``."""
     condition: str
-    """The state; of one that is running, ``interrupted`` if the programs that ran it are gone, and
+    """The state; for a running campaign ``interrupted`` if the programs that ran it have ended, and
     ``waiting for workers`` if it has none for another reason.
     """
     reason: str
-    """Why it is in this state."""
+    """Reason of its state."""
     runs: int
     done: int
     failed: int
@@ -149,19 +147,19 @@ class Status:
     rows: int
     digest: str
     seconds: float
-    """How long it was at work."""
+    """Seconds during which it ran."""
     rate: float
-    """Runs per second lately."""
+    """Recent number of runs per second."""
     run_us: float
-    """How long a run takes, in microseconds; 0 if that is not known."""
+    """Duration of a run in microseconds; 0 if unknown."""
     losses: int
-    """Workers that died, or let a lease expire."""
+    """Number of workers that died, or whose lease expired."""
     timeline: list[tuple[float, int]]
-    """Seconds at work, and runs that had ended by then."""
+    """Pairs of running time in seconds and number of ended runs."""
     look: PrecisionSample | None
     workers: list[WorkerStatus]
     now: datetime.datetime
-    """The clock of the store."""
+    """Time of this status, on the clock of the store."""
 
     @property
     def ended(self) -> bool:
@@ -170,18 +168,18 @@ class Status:
 
     @property
     def left(self) -> int:
-        """Runs that have not ended."""
+        """Number of runs that have not ended."""
         return self.runs - self.done - self.failed - self.quarantined
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the rest takes at this rate; None if that is not known, or nobody works."""
+        """Estimated seconds to the end; None if unknown, or if no worker runs."""
         return self.left / self.rate if self.rate > 0 and self.condition == "running" else None
 
 
 @dataclass(frozen=True, repr=False)
 class Report(Status):
-    """Figures of a campaign. ``rate`` is that of the whole campaign."""
+    """Status and plan of a campaign. ``rate`` is the average of the whole campaign."""
 
     function: str
     seed: int | str
@@ -190,21 +188,21 @@ class Report(Status):
 
     @property
     def stages(self) -> Stages:
-        """Where the time of all workers went."""
+        """Time of all workers by stage."""
         return sum((worker.stages for worker in self.workers), Stages())
 
     @property
     def limiting(self) -> str:
-        """The stage that took most of the workers' time, its share, and what to do about it."""
+        """The stage with most of the workers' time, its share, and advice."""
         return limiting(self)
 
     def page(self, path: str | os.PathLike[str]) -> None:
-        """Write a page with pictures: the rate over time, the stages of each worker, the
-        distribution of each numeric column. Those of a sweep have a row for each of the first 32
-        parameter sets, and there is a table of the sets.
+        """Write an HTML page with charts: the rate over time, the stages of each worker, the
+        distribution of each numeric column. For a sweep, distributions have a row for each of the
+        first 32 parameter sets, and a table lists the sets.
 
-        It is one file without scripts, which loads nothing. Of more than a million rows it shows
-        evenly spread parts.
+        The page is one file without scripts, and loads nothing. Of more than a million rows it
+        shows evenly spread samples.
 
         Raises:
             InvalidArgument: if the file can't be written.
@@ -249,7 +247,7 @@ _NAMES = {
 
 
 def limiting(report: Report) -> str:
-    """Name the limiting stage of a campaign in one sentence."""
+    """Return the limiting stage of a campaign as a sentence."""
     stages = report.stages
     total = stages.total - stages.idle
     if total <= 0:

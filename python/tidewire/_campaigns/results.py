@@ -1,6 +1,6 @@
 """Results of a campaign function for workers: their form, and their values in JSON.
 
-``values.plans`` knows more of classes; it is not used here, as workers begin sooner without it.
+It does not use ``values.plans``, whose import would delay the start of workers.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 
 def form_of(kind: type) -> tuple[str, list[str]]:
-    """Return how results of a class are read, ``record``, ``mapping`` or ``single``, and the fields
+    """Return the form of results of a class, ``record``, ``mapping`` or ``single``, and the fields
     of a record.
     """
     if issubclass(kind, Mapping):
         return "mapping", []
     if isinstance(fields := getattr(kind, "__dataclass_fields__", None), dict):
-        # Without variables of the class and of its making, which are listed too.
+        # Without class variables and init variables.
         return "record", [name for name, field in fields.items() if repr(field._field_type) == "_FIELD"]
     for place in ("__struct_fields__", "model_fields"):
         if isinstance(fields := getattr(kind, place, None), (tuple, dict)):
@@ -30,8 +30,8 @@ def form_of(kind: type) -> tuple[str, list[str]]:
 
 
 def plain(value: Any) -> Any:
-    """Return the value of an enumeration's member, or of a scalar of NumPy; any other value as it
-    is.
+    """Return the value of an enumeration member or of a NumPy scalar; any other value
+    unchanged.
     """
     if isinstance(value, enum.Enum):
         return value.value
@@ -41,10 +41,10 @@ def plain(value: Any) -> Any:
 
 
 def to_json(value: Any) -> str:
-    """Return a value as JSON, the same for the same value whatever order its sets and dicts have.
+    """Return a value as deterministic JSON, with sorted sets and dicts.
 
     Raises:
-        TypeError: if it has a part that JSON can't say.
+        TypeError: if JSON can't represent a part of it.
     """
     import msgspec
 

@@ -1,4 +1,4 @@
-"""Rows of results, as people get them."""
+"""Rows of results."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tidewire._campaigns.report import Batch
 
 
 class Row(tuple[Any, ...]):
-    """A row of results: ``row.hits`` or ``row["hits"]``, ``row.run``, and ``row.row`` where a run
-    gives several.
+    """A row of results: ``row.hits`` or ``row["hits"]``, ``row.run``, and ``row.row`` if runs
+    return several rows.
     """
 
     __slots__ = ()
@@ -24,7 +24,7 @@ class Row(tuple[Any, ...]):
     @overload
     def __getitem__(self, key: str) -> Any: ...
     def __getitem__(self, key: Any) -> Any:
-        """Return the value of a column, by its name or place."""
+        """Return the value of a column, by name or position."""
         if isinstance(key, str):
             try:
                 return tuple.__getitem__(self, self._fields.index(key))
@@ -40,7 +40,7 @@ class Row(tuple[Any, ...]):
         return dict(zip(self._fields, self, strict=True))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle it with its columns: each campaign has a class of its own."""
+        """Pickle the row with its columns, since each campaign has a class of its own."""
         return _row, (self._fields, tuple(self))
 
     def __repr__(self) -> str:
@@ -60,12 +60,12 @@ def _row(fields: tuple[str, ...], values: tuple[Any, ...]) -> Row:
 
 
 def itemgetter_of(index: int) -> Any:
-    """Return what gets the value at a place, whatever the class makes of brackets."""
+    """Return a getter of the value at an index, which bypasses ``Row.__getitem__``."""
     return lambda row: tuple.__getitem__(row, index)
 
 
 def rows_of(batches: Iterator[Batch], columns: dict[str, str], many: bool, sets: int) -> Iterator[Row]:
-    """Return the rows of batches. JSON is read."""
+    """Iterate over the rows of batches, with JSON decoded."""
     fields = ("run", *(("row",) if many else ()), *(("param_set",) if sets > 1 else ()), *columns)
     make = row_class(fields)
     for batch in batches:

@@ -1,4 +1,4 @@
-"""Stores of campaigns as URLs: the default, and connections that belong to one thread at a time."""
+"""Stores of campaigns: URLs, and connections for one thread at a time."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ _FILES = (".db", ".sqlite", ".sqlite3")
 
 
 def url_of(store: str | None) -> str:
-    """Return the URL of a store: that which is given, that of ``TIDEWIRE_STORE``, or a file in the
-    working folder. The path of a file such as ``farm.db`` is an SQLite store.
+    """Return the URL of a store; by default ``TIDEWIRE_STORE``, or a file in the working folder.
+    The path of a file such as ``farm.db`` becomes an SQLite URL.
 
     Raises:
-        InvalidArgument: if it is no text.
+        InvalidArgument: if it is not text.
     """
     if store is None:
         store = os.environ.get("TIDEWIRE_STORE") or DEFAULT
     if not isinstance(store, str):
         raise InvalidArgument(f"store: {store!r} is no URL: write 'sqlite:///farm.db'")
-    return _whole(store)
+    return _absolute(store)
 
 
 def shown(url: str) -> str:
-    """Return a URL as people may see it: without its password."""
+    """Return a URL for display, without its password and options."""
     return without_password(url).partition("?")[0]
 
 
 def without_password(url: str) -> str:
-    """Return a URL without its password, and without options if one may be among them."""
+    """Return a URL without its password, and without options that may contain one."""
     if url.startswith("sqlite:"):
         return url
-    scheme, slashes, rest = url.partition("://")
-    place, mark, options = rest.partition("?")
+    scheme, slashes, location = url.partition("://")
+    place, mark, options = location.partition("?")
     user, at, place = place.rpartition("@")
     place += mark + options if "password" not in options else ""
     return f"{scheme}{slashes}{user.partition(':')[0]}{at}{place}"
 
 
-def _whole(url: str) -> str:
-    """Return a URL that means the same file in a process with another working folder."""
+def _absolute(url: str) -> str:
+    """Return a URL with an absolute path, for processes with another working folder."""
     if url.endswith(_FILES) and ":" not in url:
         url = f"{_SQLITE}{url}"
     path = url.removeprefix(_SQLITE)
@@ -55,8 +55,8 @@ def _whole(url: str) -> str:
 
 
 class Connection:
-    """A connection that is opened when it is first needed, and anew in a forked child. With
-    ``create`` a file that is missing is made.
+    """A connection that is opened at its first use, and again in a forked child. With ``create`` it
+    creates a missing file.
     """
 
     def __init__(self, url: str, *, create: bool = False) -> None:
@@ -68,19 +68,17 @@ class Connection:
     def __call__(self) -> CampaignStore:
         process = os.getpid()
         if self._store is None or self._process != process:
-            # A child must not even close what its parent has opened.
+            # A child must not close the connection of its parent.
             _parents.append(self._store)
             self._store, self._process = CampaignStore(self.url, self._create), process
         return self._store
 
-    def ask(self, what: Callable[[CampaignStore], _T]) -> _T:
-        """Do something that may be done twice. A connection that broke while nobody used it is
-        noticed, and made anew.
-        """
+    def ask(self, call: Callable[[CampaignStore], _T]) -> _T:
+        """Run an idempotent call. It is retried once, in case an idle connection was lost."""
         try:
-            return what(self())
+            return call(self())
         except StoreUnavailable:
-            return what(self())
+            return call(self())
 
 
 _parents: list[CampaignStore | None] = []

@@ -1,5 +1,5 @@
-"""Statistics of the numeric columns of a campaign, by parameters or by other columns: one pass over
-the rows at constant memory.
+"""Statistics of the numeric columns of a campaign, by parameters or by other columns, in one pass
+over the rows and in constant memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ELEMENTS_MAX = 1_000
 _ELEMENTS_OF_GROUPS_MAX = 200_000
 _NUMBERS = (float, bool, type(None))
 GROUPS_MAX = 100_000
-_VALUES_KEPT, _LEAST_KEPT, _MOST_KEPT = 4_000_000, 64, 4_096
+_SKETCH_VALUES_MAX, _CAPACITY_MIN, _CAPACITY_MAX = 4_000_000, 64, 4_096
 
 
 @dataclass(frozen=True)
@@ -34,30 +34,30 @@ class ColumnSummary:
     """Summary of one column, over all rows or those of one group."""
 
     column: str
-    """Of an array with the place of the element, such as ``curve[0]``."""
+    """Name of the column; of an element of an array with its index, such as ``curve[0]``."""
     by: dict[str, Any]
-    """The values of the parameters or columns that make the group; empty for all rows."""
+    """Values of the parameters or columns that define the group; empty for all rows."""
     count: int
-    """How many values there are."""
+    """Number of values."""
     missing: int
-    """Rows without a value, or with NaN: they count for nothing else."""
+    """Number of rows without a value, or with NaN. No other statistic includes them."""
     mean: float
     standard_error: float
-    """Of the mean, as if the rows were independent: NaN with fewer than two values. Rows of one run
-    may not be.
+    """Standard error of the mean; NaN with fewer than two values. It assumes independent rows, which
+    rows of one run may not be.
     """
     min: float
     max: float
     quantiles: dict[float, float]
-    """Exact up to some thousand values; above them off by 0.1% of the ranks, about."""
+    """Quantiles, exact up to some thousand values, and then within about 0.1% of the ranks."""
 
     @property
     def median(self) -> float:
-        """The value in the middle."""
+        """The median."""
         return self.quantiles[0.5]
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return the confidence interval of the mean, by the normal distribution: for many rows.
+        """Return the confidence interval of the mean by the normal approximation, for many rows.
 
         Raises:
             InvalidArgument: if the confidence is not between 0 and 1.
@@ -68,33 +68,33 @@ class ColumnSummary:
         return self.mean - half_width, self.mean + half_width
 
     def asdict(self) -> dict[str, Any]:
-        """Return everything as one level of plain values: ``q05`` to ``q95`` are the quantiles."""
-        named = {f"q{round(100 * share):02}": value for share, value in self.quantiles.items()}
+        """Return all fields as a flat dict of plain values, the quantiles as ``q05`` to ``q95``."""
+        quantiles = {f"q{round(100 * share):02}": value for share, value in self.quantiles.items()}
         figures = (self.count, self.missing, self.mean, self.standard_error, self.min, self.max)
         names = ("count", "missing", "mean", "standard_error", "min", "max")
-        return {"column": self.column, **self.by, **dict(zip(names, figures, strict=True)), **named}
+        return {"column": self.column, **self.by, **dict(zip(names, figures, strict=True)), **quantiles}
 
 
 class Summary(Sequence[ColumnSummary]):
-    """Statistics by column and group, in the order of columns and then of groups."""
+    """Statistics by column and group, sorted by column and then by group."""
 
     def __init__(self, found: Sequence[ColumnSummary]) -> None:
-        self._found = tuple(found)
+        self._entries = tuple(found)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._entries)
 
     def __getitem__(self, at: Any) -> Any:
-        return self._found[at]
+        return self._entries[at]
 
     def asdicts(self) -> list[dict[str, Any]]:
-        """Return plain values, for JSON or a data frame."""
-        return [one.asdict() for one in self._found]
+        """Return the entries as flat dicts, for JSON or a data frame."""
+        return [one.asdict() for one in self._entries]
 
     def __repr__(self) -> str:
         head, *rows = self._cells()
         widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
-        texts = 1 + len(self._found[0].by) if self._found else 1
+        texts = 1 + len(self._entries[0].by) if self._entries else 1
 
         def line(row: Sequence[str]) -> str:
             cells = (
@@ -112,19 +112,19 @@ class Summary(Sequence[ColumnSummary]):
         return f"<table><thead><tr>{titles}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
     def _cells(self) -> list[list[str]]:
-        names = list(self._found[0].asdict()) if self._found else ["column", "count", "mean"]
-        return [names, *([shown(value) for value in one.asdict().values()] for one in self._found)]
+        names = list(self._entries[0].asdict()) if self._entries else ["column", "count", "mean"]
+        return [names, *([shown(value) for value in one.asdict().values()] for one in self._entries)]
 
 
 def shown(value: Any) -> str:
-    """Return a figure as people read it."""
+    """Format a figure for display."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
 
 
 def summary(campaign: Campaign, by: str | Sequence[str] | None = None) -> Summary:
-    """Return the statistics of every numeric column; ``Campaign.summary`` says more."""
+    """Return the statistics of every numeric column; see ``Campaign.summary``."""
     kinds = campaign.columns or {}
     grouping = Grouping(campaign, [by] if isinstance(by, str) else list(by or ()))
     groups: dict[tuple[Any, ...], dict[NumberColumn, ValueCounts]] = {}
@@ -148,26 +148,28 @@ def summary(campaign: Campaign, by: str | Sequence[str] | None = None) -> Summar
                 counts.add(values if places is None else [values[at] for at in places])
     for key, group in groups.items():
         for counts in group.values():
-            # A batch without a long array has no values of its last elements.
+            # A batch without long arrays has no values of the last elements.
             counts.missing = rows[key] - counts.count
     keys = sorted(
         groups, key=lambda key: [(isinstance(one, str), one is None, "" if one is None else one) for one in key]
     )
-    found = [
+    entries = [
         groups[key][column].summary(column.name, dict(zip(grouping.names, key, strict=True)))
         for column in sorted({column for group in groups.values() for column in group})
         for key in keys
         if column in groups[key]
     ]
-    return Summary(found)
+    return Summary(entries)
 
 
 def limits_of(groups: int) -> tuple[int, Callable[[int], int]]:
-    """Return the most elements of an array that so many groups allow, and the capacity of a sketch
-    by the number of columns.
+    """Return the maximum number of array elements for a number of groups, and a function from the
+    number of columns to the capacity of a sketch.
     """
     elements = max(1, min(ELEMENTS_MAX, _ELEMENTS_OF_GROUPS_MAX // groups))
-    return elements, lambda columns: max(_LEAST_KEPT, min(_MOST_KEPT, _VALUES_KEPT // max(1, columns * groups)))
+    return elements, lambda columns: max(
+        _CAPACITY_MIN, min(_CAPACITY_MAX, _SKETCH_VALUES_MAX // max(1, columns * groups))
+    )
 
 
 class NumberColumn(NamedTuple):
@@ -181,29 +183,29 @@ class NumberColumn(NamedTuple):
 def numbers_of(
     batch: Batch, kinds: Mapping[str, str], elements: int = ELEMENTS_MAX
 ) -> dict[NumberColumn, Sequence[Any]]:
-    """Return the numbers of a batch. Of arrays each element counts as a column, such as
-    ``curve[0]``; of long ones the first ``elements``.
+    """Return the numbers of a batch. Each of the first ``elements`` elements of an array is a
+    column, such as ``curve[0]``.
     """
-    found: dict[NumberColumn, Sequence[Any]] = {}
+    numbers: dict[NumberColumn, Sequence[Any]] = {}
     for position, (name, kind) in enumerate(kinds.items()):
         if kind in NUMERIC:
-            found[NumberColumn(position, 0, name)] = batch.columns[name]
+            numbers[NumberColumn(position, 0, name)] = batch.columns[name]
         elif kind == "json":
             arrays = [_array(text) for text in batch.columns[name]]
             for element in range(min(max(map(len, arrays), default=0), elements)):
                 values = [array[element] if element < len(array) else None for array in arrays]
-                found[NumberColumn(position, element, f"{name}[{element}]")] = values
-    return found
+                numbers[NumberColumn(position, element, f"{name}[{element}]")] = values
+    return numbers
 
 
 def _array(text: str | None) -> Sequence[Any]:
-    """Return an array of numbers from JSON; an empty one if it is none."""
+    """Return an array of numbers from JSON; an empty one for other values."""
     values = json.loads(text, parse_int=float) if text is not None and text.startswith("[") else ()
     return values if all(type(value) in _NUMBERS for value in values) else ()
 
 
 class Grouping:
-    """Which rows belong together: by values of parameters, of columns, or of ``param_set``.
+    """Grouping of rows by values of parameters, of columns, or of ``param_set``.
 
     Raises:
         InvalidArgument: if a name is none of these.
@@ -214,18 +216,18 @@ class Grouping:
         columns = campaign.columns or {}
         self._sets = campaign.sets
         self._stored = campaign._stored_sets()
-        self._known: dict[int, tuple[Any, ...]] = {}
+        self._parameter_values: dict[int, tuple[Any, ...]] = {}
         first = campaign.parameters(0)
         self._columns = [name for name in names if name in columns]
         self._parameters = [name for name in names if name not in columns]
         for name in self._parameters:
             if name != "param_set" and name not in first:
-                there = ", ".join((*first, *columns, "param_set"))
-                raise InvalidArgument(f"by: {name!r} is no parameter and no column; there are {there}")
+                present = ", ".join((*first, *columns, "param_set"))
+                raise InvalidArgument(f"by: {name!r} is no parameter and no column; there are {present}")
         self.expected = min(self._sets if self._parameters else 16 if names else 1, GROUPS_MAX)
 
     def split(self, batch: Batch) -> Iterator[tuple[tuple[Any, ...], list[int] | None]]:
-        """Yield the groups of a batch with the places of their rows; None for all."""
+        """Iterate over the groups of a batch, with the indices of their rows; None for all rows."""
         if not self.names:
             yield (), None
             return
@@ -247,23 +249,23 @@ class Grouping:
         return zip(*parts, strict=True)
 
     def _values(self, set: int) -> tuple[Any, ...]:
-        known = self._known.get(set)
-        if known is None:
+        key = self._parameter_values.get(set)
+        if key is None:
             values: Mapping[str, Any] = json.loads(self._stored[set])
-            known = tuple(_plain(values.get(name)) for name in self._parameters)
-            self._known[set] = known
-        return known
+            key = tuple(_plain(values.get(name)) for name in self._parameters)
+            self._parameter_values[set] = key
+        return key
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that can be a key."""
+    """Return a hashable value."""
     return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
 
 
 class ValueCounts:
-    """One column of one group as it comes in: moments, ends, and a sketch of its distribution."""
+    """Running statistics of a column in a group: moments, minimum, maximum, and a sketch."""
 
-    def __init__(self, capacity: int = _MOST_KEPT) -> None:
+    def __init__(self, capacity: int = _CAPACITY_MAX) -> None:
         self.count = self.missing = 0
         self.mean, self._distance = 0.0, 0.0
         self.least: float = math.inf
@@ -271,29 +273,29 @@ class ValueCounts:
         self.sketch = QuantileSketch(capacity)
 
     def add(self, values: Sequence[Any]) -> None:
-        """Take some values; None and NaN are missing."""
-        there = [value for value in values if value is not None and not math.isnan(value)]
-        self.missing += len(values) - len(there)
-        if not there:
+        """Add values; None and NaN count as missing."""
+        present = [value for value in values if value is not None and not math.isnan(value)]
+        self.missing += len(values) - len(present)
+        if not present:
             return
-        # Of truths, 0 and 1.
-        self.least, self.most = min(self.least, +min(there)), max(self.most, +max(there))
-        count, total = len(there), self.count + len(there)
-        mean = _mean(there)
+        # The plus sign makes numbers of booleans.
+        self.least, self.most = min(self.least, +min(present)), max(self.most, +max(present))
+        count, total = len(present), self.count + len(present)
+        mean = _mean(present)
         # Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample
         # variances, 1979. The root of the mean square, since squares overflow above 1e154.
-        apart, root = mean - self.mean, math.sqrt(total)
-        parts = [(value - mean) / root for value in there]
+        shift, root = mean - self.mean, math.sqrt(total)
+        parts = [(value - mean) / root for value in present]
         if self.count:
             earlier = math.sqrt(self.count / total)
-            parts += [self._distance * earlier, apart * earlier * math.sqrt(count / total)]
+            parts += [self._distance * earlier, shift * earlier * math.sqrt(count / total)]
         self._distance = math.hypot(*parts)
-        if math.isinf(apart) and math.isfinite(mean):
+        if math.isinf(shift) and math.isfinite(mean):
             self.mean = self.mean * (self.count / total) + mean * (count / total)
         else:
-            self.mean += apart * (count / total)
+            self.mean += shift * (count / total)
         self.count = total
-        self.sketch.add(there)
+        self.sketch.add(present)
 
     @property
     def deviation(self) -> float:
@@ -302,7 +304,7 @@ class ValueCounts:
         return self._distance * math.sqrt(self.count / (self.count - 1)) if is_known else math.nan
 
     def summary(self, column: str, by: dict[str, Any]) -> ColumnSummary:
-        """Return what has come in."""
+        """Return the summary of the values so far."""
         if not self.count:
             nothing = dict.fromkeys(QUANTILES, math.nan)
             return ColumnSummary(column, by, 0, self.missing, math.nan, math.nan, math.nan, math.nan, nothing)
@@ -323,22 +325,22 @@ def _mean(values: Sequence[float]) -> float:
 
 
 class QuantileSketch:
-    """The distribution of many values in bounded memory, the same for the same values in the same
-    order.
+    """Sketch of a distribution in bounded memory. It is deterministic for the same values in the
+    same order.
 
-    Buffers of ``capacity`` values by weight: two of the same weight become one of twice the weight,
-    every other value of both in order (Munro and Paterson: Selection and sorting with limited
-    storage, 1980).
+    It has buffers of ``capacity`` values by weight. Two buffers of the same weight merge into one
+    of twice the weight, with every second of their sorted values (Munro and Paterson: Selection
+    and sorting with limited storage, 1980).
     """
 
-    def __init__(self, capacity: int = _MOST_KEPT) -> None:
+    def __init__(self, capacity: int = _CAPACITY_MAX) -> None:
         self._capacity = capacity
         self._fresh: array[float] = array("d")
         self._levels: list[array[float] | None] = []
         self._odd = 0
 
     def add(self, values: Sequence[float]) -> None:
-        """Take some values."""
+        """Add values."""
         for begin in range(0, len(values), self._capacity):
             self._fresh.extend(map(float, values[begin : begin + self._capacity]))
             while len(self._fresh) >= self._capacity:
@@ -346,24 +348,24 @@ class QuantileSketch:
                 self._carry(full)
 
     def weighed(self) -> list[tuple[float, int]]:
-        """Return values with how many each stands for, in order."""
+        """Return the stored values in order, each with its weight."""
         found = [(value, 1) for value in self._fresh]
         for level, values in enumerate(self._levels):
             found += [(value, 1 << level) for value in values or ()]
         return sorted(found)
 
     def quantiles(self, shares: Sequence[float]) -> list[float]:
-        """Return the values below which these shares of all lie."""
+        """Return the quantiles at these shares."""
         weighed = self.weighed()
         total = sum(weight for _, weight in weighed)
-        found, seen, places = [], 0, iter(weighed)
-        value, weight = next(places)
+        quantiles, rank, pairs = [], 0, iter(weighed)
+        value, weight = next(pairs)
         for share in sorted(shares):
-            while seen + weight < share * total:
-                seen += weight
-                value, weight = next(places)
-            found.append(value)
-        return found
+            while rank + weight < share * total:
+                rank += weight
+                value, weight = next(pairs)
+            quantiles.append(value)
+        return quantiles
 
     def _carry(self, values: array[float]) -> None:
         level = 0

@@ -1,4 +1,4 @@
-"""The supervisor of one campaign's workers: starts them, replaces those that die, ends with the
+"""The supervisor of one campaign's workers: starts them, replaces dead ones, and ends with the
 campaign.
 """
 
@@ -23,22 +23,22 @@ from tidewire._campaigns.worker import REFUSED, WITHOUT_FILES
 from tidewire.errors import CampaignError, InvalidArgument, StoreUnavailable
 
 WORKERS_MAX = 1_024
-LOOK_S = 0.5
-"""How often the state of a campaign is read while it runs."""
+REFRESH_S = 0.5
+"""Interval at which the state of a running campaign is read."""
 STOP_S = 30.0
-"""How long a worker may take to end its run when it is told to."""
+"""Most seconds for the current run of a worker during a stop."""
 _GRACE_S = 2.0
-"""The same when its campaign has ended: what it does is not stored any more."""
+"""The same after the end of the campaign, which stores no more results."""
 _DEATHS_MAX = 10
-"""Workers that may die one after the other without a run that ended."""
+"""Number of consecutive deaths without an ended run that fails the campaign."""
 _BACKOFF_S = (0.0, 0.0, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 def checked_workers(name: str, workers: Any, least: int = 1) -> int:
-    """Return a number of workers; that of the processors if none is given.
+    """Return the number of workers; by default the number of processors.
 
     Raises:
-        InvalidArgument: if it is none, or not from ``least`` to ``WORKERS_MAX``.
+        InvalidArgument: if it is not a whole number from ``least`` to ``WORKERS_MAX``.
     """
     if workers is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -48,7 +48,7 @@ def checked_workers(name: str, workers: Any, least: int = 1) -> int:
 
 
 class Supervisor:
-    """The workers of one campaign."""
+    """Supervisor of the workers of one campaign."""
 
     def __init__(self, store: CampaignStore, campaign: int, options: Options, progress: Progress) -> None:
         self._campaign = campaign
@@ -57,64 +57,62 @@ class Supervisor:
         self._group = WorkerGroup(store, options)
         self._deaths = Deaths()
         self._not_before = 0.0
-        self._away_since: float | None = None
+        self._unreachable_since: float | None = None
         self._refused_since: float | None = None
         self._last: Status | None = None
 
     def run(self) -> Status:
-        """Work at the campaign until it has ended or ``stop`` was called, and return its status.
+        """Supervise the workers until the campaign ends or ``stop`` is called. Return its status.
 
         Raises:
-            CampaignError: if the workers can't work at it.
-            StoreUnavailable: if the store is away for too long.
+            CampaignError: if the workers can't run it.
+            StoreUnavailable: if the store is unreachable for too long.
         """
         try:
-            return self._watch_over()
+            return self._supervise()
         finally:
             self._group.close()
 
     def stop(self) -> None:
-        """Have the workers end after the runs that they are in. May be called from any thread and
-        from signal handlers.
-        """
+        """Stop the workers after their current runs. Safe in any thread and signal handler."""
         self._group.stop()
 
-    def _watch_over(self) -> Status:
-        group, look_at = self._group, 0.0
+    def _supervise(self) -> Status:
+        group, refresh_at = self._group, 0.0
         while True:
             now = time.monotonic()
-            if now >= look_at:
-                self._look(now)
-                look_at = now + LOOK_S
+            if now >= refresh_at:
+                self._refresh(now)
+                refresh_at = now + REFRESH_S
             if (self._last is not None and self._last.ended) or group.stopping:
                 group.end(STOP_S if group.stopping else _GRACE_S)
-                return group.patiently(self._status)
+                return group.call_store(self._status)
             while len(group.workers) < group.options.workers and now >= self._not_before:
                 group.start(self._campaign, self._timeout_us, None)
             missing = len(group.workers) < group.options.workers
-            group.sleep(min(look_at, self._not_before) if missing else look_at)
+            group.sleep(min(refresh_at, self._not_before) if missing else refresh_at)
             for worker in group.take_ended():
-                look_at = 0.0
-                self._ended(worker)
+                refresh_at = 0.0
+                self._handle_end(worker)
             for worker in group.take_overtime():
-                group.lost(worker, overtime=True)
+                group.report_loss(worker, overtime=True)
 
-    def _ended(self, worker: WorkerProcess) -> None:
+    def _handle_end(self, worker: WorkerProcess) -> None:
         if worker.code == 0:
-            # The worker was asked to end: another one comes a little later.
-            self._not_before = time.monotonic() + LOOK_S
+            # The worker was asked to end. Its replacement starts a little later.
+            self._not_before = time.monotonic() + REFRESH_S
             return
-        self._group.lost(worker)
+        self._group.report_loss(worker)
         refusal = refusal_of(worker)
         if refusal is not None:
-            self._refused(worker, refusal)
+            self._handle_refusal(worker, refusal)
             return
-        status = self._group.patiently(self._status)
+        status = self._group.call_store(self._status)
         self._not_before = time.monotonic() + self._deaths.pause(worker, status.runs - status.left)
 
-    def _refused(self, worker: WorkerProcess, error: Exception) -> None:
-        """Another one could not work at the campaign, either, unless it is the store that was
-        away.
+    def _handle_refusal(self, worker: WorkerProcess, error: Exception) -> None:
+        """Raise the refusal of a worker, except for a store that is unreachable for a short
+        time.
         """
         if not isinstance(error, StoreUnavailable):
             raise error
@@ -123,7 +121,7 @@ class Supervisor:
         now = time.monotonic()
         if now - self._refused_since > self._group.options.store_wait:
             raise error
-        self._not_before = now + LOOK_S
+        self._not_before = now + REFRESH_S
 
     # The store
 
@@ -134,37 +132,37 @@ class Supervisor:
             condition = "interrupted"
         return Status(**status_fields(row, condition))
 
-    def _look(self, now: float) -> None:
-        """Read the status. A store that is away is waited for."""
+    def _refresh(self, now: float) -> None:
+        """Read the status. Tolerate an unreachable store for ``store_wait`` seconds."""
         try:
             self._last = self._status()
         except StoreUnavailable as error:
-            self._away_since = self._away_since or now
-            if now - self._away_since > self._group.options.store_wait:
+            self._unreachable_since = self._unreachable_since or now
+            if now - self._unreachable_since > self._group.options.store_wait:
                 raise
             if self._last is not None:
                 self._progress(self._last, str(error))
             return
-        self._away_since = None
+        self._unreachable_since = None
         self._progress(self._last, None)
 
 
 class Deaths:
-    """Workers that have died one after the other, while no run has ended."""
+    """Counter of consecutive deaths of workers without an ended run."""
 
     def __init__(self) -> None:
         self._count = 0
-        self._ended = -1
+        self._ended_runs = -1
 
     def pause(self, worker: WorkerProcess, ended: int) -> float:
-        """Note a death, with the number of runs that have ended by then. Returns the seconds before
-        another one is started.
+        """Count a death, and return the seconds before the next start. ``ended`` is the present
+        number of ended runs.
 
         Raises:
-            CampaignError: if it was one too many.
+            CampaignError: if there were too many deaths.
         """
-        if ended != self._ended:
-            self._count, self._ended = 0, ended
+        if ended != self._ended_runs:
+            self._count, self._ended_runs = 0, ended
         self._count += 1
         if self._count >= _DEATHS_MAX:
             run = worker.run
@@ -179,8 +177,8 @@ class Deaths:
 
 @contextlib.contextmanager
 def stopped_by(stop: Callable[[], None], *numbers: signal.Signals) -> Iterator[None]:
-    """Have signals call ``stop``; a second one does what it did before. Does nothing off the main
-    thread.
+    """Call ``stop`` at the first signal; a second one has its previous handler. Do nothing off the
+    main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -201,9 +199,9 @@ def stopped_by(stop: Callable[[], None], *numbers: signal.Signals) -> Iterator[N
 
 
 def refusal_of(worker: WorkerProcess) -> Exception | None:
-    """Return the error with which a worker has refused; None if it ended in another way."""
-    if worker.code == REFUSED and (said := worker.said()):
-        return _error_of(said)
+    """Return the error of a worker that can't run the campaign; None for another end."""
+    if worker.code == REFUSED and (message_fields := worker.final_message()):
+        return _error_of(message_fields)
     if worker.code == WITHOUT_FILES and (run := worker.run) is not None:
         return CampaignError(
             f"run {run} closed file descriptors that it had not opened (os.closerange, a daemon library?), those of its"
@@ -213,16 +211,16 @@ def refusal_of(worker: WorkerProcess) -> Exception | None:
     return None
 
 
-def _error_of(said: dict[str, Any]) -> Exception:
-    message = str(said.get("message", ""))
-    kind = getattr(errors, str(said.get("class")), None) if said.get("known") else None
+def _error_of(message_fields: dict[str, Any]) -> Exception:
+    message = str(message_fields.get("message", ""))
+    kind = getattr(errors, str(message_fields.get("class")), None) if message_fields.get("known") else None
     if isinstance(kind, type) and issubclass(kind, CampaignError):
-        return kind(message, kind=said.get("kind"))
+        return kind(message, kind=message_fields.get("kind"))
     if isinstance(kind, type) and issubclass(kind, errors.TidewireError):
         return kind(message)
     error = CampaignError(
-        f"a worker can't load the function: {said.get('class')}: {message}. Workers import it, each in a process of its own",
+        f"a worker can't load the function: {message_fields.get('class')}: {message}. Workers import it, each in a process of its own",
         kind="function",
     )
-    error.__cause__ = errors.RemoteTraceback(str(said.get("traceback", "")))
+    error.__cause__ = errors.RemoteTraceback(str(message_fields.get("traceback", "")))
     return error

@@ -1,10 +1,10 @@
 """The program of a worker process: finds the function, joins the campaign, runs ranges until it
 ends.
 
-A supervisor starts the worker, which never outlives the supervisor. Its final message (a refusal,
-or the end of the campaign) goes over the socket of its orders.
+A supervisor starts the worker, which never outlives the supervisor. The socket of its orders also
+carries its final message: a refusal, or the end of the campaign.
 
-Imports cost start time: modules that the first run does not need are imported later, or not at all.
+Imports cost start time: modules that the first run does not need are imported later, or never.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any, NoReturn
 from tidewire._processes.child_setup import flush_prints, set_up
 
 REFUSED = 3
-"""Exit code of a worker that can't work at its campaign, and has said why."""
+"""Exit code of a worker that can't run its campaign; its final message has the reason."""
 WITHOUT_FILES = 4
 """Exit code of a worker whose run has closed its files."""
 _ORDERS_BYTES_MAX = 1 << 20
 
 
 def main(connection: int, page_fd: int) -> None:
-    """Work at one campaign, as the orders say that come from the socket."""
+    """Run one campaign with the orders from the socket."""
     from tidewire._binding import end_with_parent
 
     set_up(connection, page_fd)
@@ -41,13 +41,13 @@ def main(connection: int, page_fd: int) -> None:
     try:
         state = _work(orders, page_fd)
     except BaseException as error:  # noqa: BLE001
-        _say(connection, _refusal(error))
+        _send(connection, _refusal(error))
         flush_prints()
         os._exit(REFUSED)
-    # From here on nothing is lost: the end of the interpreter takes its time, and what the function
-    # has left behind runs in it.
+    # All results are stored. The exit of the interpreter may take long: it runs the handlers of
+    # the function.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _say(connection, {"state": state})
+    _send(connection, {"state": state})
 
 
 def end_without_files(run: int) -> NoReturn:
@@ -58,8 +58,8 @@ def end_without_files(run: int) -> NoReturn:
 
 
 def _load(orders: dict[str, Any]) -> tuple[Callable[..., Any], Callable[[int], Any], str]:
-    """Import the function, and see that it is the campaign's. Returns it with its parameters and
-    the identity of its code.
+    """Import the function, and check its code. Return it with its parameters and the identity of
+    its code.
     """
     from tidewire._binding import CampaignStore
     from tidewire._campaigns import code
@@ -71,14 +71,14 @@ def _load(orders: dict[str, Any]) -> tuple[Callable[..., Any], Callable[[int], A
     store = CampaignStore(url, create=False)
     plan = store.campaign(campaign)
     function, identity = code.load(plan["function"], plan["pickled"], plan["code"])
-    differs = code.check_same(plan["code"], identity, orders["accept_code"])
-    if differs is not None:
-        store.note(campaign, f"a worker with other code was accepted: {differs}")
-    later = Connection(url)
-    stored = StoredSets(
-        lambda first, most: later().parameters(campaign, first, most), store.parameters(campaign, 0, SETS_AT_ONCE)
+    difference = code.check_same(plan["code"], identity, orders["accept_code"])
+    if difference is not None:
+        store.note(campaign, f"a worker with other code was accepted: {difference}")
+    connection = Connection(url)
+    stored_sets = StoredSets(
+        lambda first, most: connection().parameters(campaign, first, most), store.parameters(campaign, 0, SETS_AT_ONCE)
     )
-    return function, Parameters(function, plan["sets"], stored), identity
+    return function, Parameters(function, plan["sets"], stored_sets), identity
 
 
 def _work(orders: dict[str, Any], page_fd: int) -> str:
@@ -106,8 +106,8 @@ def _work(orders: dict[str, Any], page_fd: int) -> str:
 
 
 def _end_with_supervisor(connection: int) -> None:
-    """End in the middle of a run when the supervisor is gone, where the system does not see to it.
-    A thread of its own.
+    """Exit, even during a run, when the supervisor has ended: a thread for systems that do not do
+    this.
     """
     while os.read(connection, 1):
         pass
@@ -117,10 +117,10 @@ def _end_with_supervisor(connection: int) -> None:
 def _line(connection: int) -> bytes:
     received = b""
     while not received.endswith(b"\n"):
-        piece = os.read(connection, _ORDERS_BYTES_MAX)
-        if not piece or len(received) > _ORDERS_BYTES_MAX:
+        chunk = os.read(connection, _ORDERS_BYTES_MAX)
+        if not chunk or len(received) > _ORDERS_BYTES_MAX:
             raise EOFError("the supervisor has gone")
-        received += piece
+        received += chunk
     return received
 
 
@@ -129,16 +129,16 @@ def _refusal(error: BaseException) -> dict[str, Any]:
 
     from tidewire.errors import TidewireError
 
-    known = isinstance(error, TidewireError)
+    is_known = isinstance(error, TidewireError)
     return {
         "class": type(error).__name__,
         "message": str(error)[:4_000],
-        "known": known,
+        "known": is_known,
         "kind": getattr(error, "kind", None),
-        "traceback": "" if known else "".join(traceback.format_exception(error))[-16_000:],
+        "traceback": "" if is_known else "".join(traceback.format_exception(error))[-16_000:],
     }
 
 
-def _say(connection: int, words: dict[str, Any]) -> None:
+def _send(connection: int, message: dict[str, Any]) -> None:
     with contextlib.suppress(OSError):
-        os.write(connection, json.dumps(words).encode() + b"\n")
+        os.write(connection, json.dumps(message).encode() + b"\n")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidewire.commands.place import Letters, LettersOrAll, Node, at_a_place, say
+from tidewire.commands.place import Letters, LettersOrAll, Node, say, with_node
 
 if TYPE_CHECKING:
     from tidewire.agents.inbox_store import DeadMessage, DurableInfo, PastMessage
@@ -18,15 +18,15 @@ _TEXT_CHARS = 100
 
 
 @agent.command("ls", epilog="Example: tidewire agent ls --url data/")
-@at_a_place
+@with_node
 async def agent_ls(node: Node, as_json: bool) -> None:
     """List the durable agents that have ever run, by id."""
-    found = await node.durable_agents()
-    say(as_json, [_data(info) for info in found], "\n".join(map(_line, found)) or "no durable agents")
+    infos = await node.durable_agents()
+    say(as_json, [_data(info) for info in infos], "\n".join(map(_line, infos)) or "no durable agents")
 
 
 @agent.command("show", epilog="Example: tidewire agent show clerk --url tide://127.0.0.1:7420")
-@at_a_place
+@with_node
 async def agent_show(
     node: Node,
     as_json: bool,
@@ -51,7 +51,7 @@ async def agent_show(
 
 
 @agent.command("requeue", epilog="Example: tidewire agent requeue clerk 17 --url tide://127.0.0.1:7420")
-@at_a_place
+@with_node
 async def agent_requeue(node: Node, as_json: bool, name: Id, sequences: LettersOrAll = None) -> int:
     """Send dead letters to their agent anew; exit code 1 if there were none."""
     chosen = sequences or [letter.sequence for letter in await node.agent_dead_letters(name)]
@@ -61,7 +61,7 @@ async def agent_requeue(node: Node, as_json: bool, name: Id, sequences: LettersO
 
 
 @agent.command("drop", epilog="Example: tidewire agent drop clerk 17 --url tide://127.0.0.1:7420")
-@at_a_place
+@with_node
 async def agent_drop(node: Node, as_json: bool, name: Id, sequences: Letters) -> int:
     """Forget dead letters; exit code 1 if there were none."""
     count = await node.drop_agent_messages(name, *sequences)
@@ -70,17 +70,17 @@ async def agent_drop(node: Node, as_json: bool, name: Id, sequences: Letters) ->
 
 
 def _line(info: DurableInfo) -> str:
-    waiting = "".join(
-        f", {count} {what}"
-        for count, what in ((info.lag, "to come"), (info.open, "open"), (info.dead, "dead"))
+    counts = "".join(
+        f", {count} {label}"
+        for count, label in ((info.lag, "to come"), (info.open, "open"), (info.dead, "dead"))
         if count
     )
-    return f"{info.id}  {info.durable}  {info.handled} handled{waiting}"
+    return f"{info.id}  {info.durable}  {info.handled} handled{counts}"
 
 
 def _past(one: PastMessage) -> str:
-    said = "can't be read" if one.message is None else f"from {one.message.sender}: {_short(one.message.payload)}"
-    return f"{one.sequence:>8}  {one.time:%F %T}  {one.stage:7}  {said}"
+    content = "can't be read" if one.message is None else f"from {one.message.sender}: {_short(one.message.payload)}"
+    return f"{one.sequence:>8}  {one.time:%F %T}  {one.stage:7}  {content}"
 
 
 def _short(value: Any) -> str:
@@ -108,7 +108,7 @@ def _dead_data(one: DeadMessage) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: its text where JSON has nothing for it."""
+    """Return a value in plain JSON types, with the repr of others."""
     import msgspec
 
     return msgspec.to_builtins(value, str_keys=True, enc_hook=repr)

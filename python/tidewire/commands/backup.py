@@ -1,14 +1,14 @@
-"""``tidewire log backup`` and ``tidewire log restore``: copies of a data folder that is written.
+"""``tidewire log backup`` and ``tidewire log restore``: copies of a data folder in use.
 
-The copy is consistent without a word to the writer, because of the order of its parts:
+The order of its steps makes the copy consistent without coordination with the writer:
 
 1. Files only grow, and each write follows the one before. The last byte that is not zero belongs to
    a write whose predecessors are whole. A copy that ends there ends like a file after a crash.
-2. The writer stores an event before its journal refers to it. So the end of the journal is found
+2. The writer stores an event before its journal refers to it. So the end of the journal is read
    before the ends of the streams.
-3. The journal records a removal before files go. So no file may come or go around step 2. All
-   files are open by then: one that goes later is copied all the same.
-4. The journal is written last: Tidewire opens no copy that has none.
+3. The journal records a removal before files are deleted. So no file may appear or disappear around
+   step 2. All files are open by then, so that later deletions do not affect the copy.
+4. The journal is written last: Tidewire refuses to open a copy without it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def copy_folder(source: Path, target: Path) -> dict[str, int]:
     """Copy a data folder into a new or empty one, check the copy, and return its files and bytes.
 
     Raises NotFound, InvalidArgument for a target that is not empty, DataInUse if a program has the
-    target open, DataCorrupt for a damaged source, HomeBusy if files went in each attempt.
+    target open, DataCorrupt for a damaged source, HomeBusy if each attempt missed deleted files.
     """
     require_data_folder("source", source)
     _require_empty(target)
@@ -80,15 +80,15 @@ def _copy_until_whole(source: Path, target: Path) -> dict[str, int]:
 
 
 def _copy_once(source: Path, target: Path, sealed: dict[str, int]) -> None:
-    """Copy all files, but for sealed segments that were copied before. FileNotFoundError: one went
-    at the wrong moment.
+    """Copy all files except sealed segments of earlier attempts. Raise FileNotFoundError if a file
+    was deleted meanwhile.
     """
     _copy_sealed(source, target, sealed)
-    with contextlib.ExitStack() as opened:
+    with contextlib.ExitStack() as stack:
         files = _log_files(source)
-        rest = [name for name, inode in files.items() if sealed.get(name) != inode]
-        # A file that goes later stays readable here.
-        readers = {name: opened.enter_context(open(source / name, "rb", 0)) for name in rest}
+        unsealed = [name for name, inode in files.items() if sealed.get(name) != inode]
+        # A file that is deleted later stays readable here.
+        readers = {name: stack.enter_context(open(source / name, "rb", 0)) for name in unsealed}
         journal = {name: _end(reader) for name, reader in readers.items() if name.startswith("state/")}
         if _log_files(source) != files:
             raise FileNotFoundError
@@ -96,7 +96,7 @@ def _copy_once(source: Path, target: Path, sealed: dict[str, int]) -> None:
         for old in target.glob("streams/*/*"):
             if str(old.relative_to(target).with_suffix(".log")) not in files:
                 old.unlink()
-        for name in sorted(rest, key=lambda name: name in journal):
+        for name in sorted(unsealed, key=lambda name: name in journal):
             if name in journal:
                 _sync(*target.glob("streams/*"), *target.glob("streams"))
             _copy(readers[name], target / name, ends[name])
@@ -104,7 +104,7 @@ def _copy_once(source: Path, target: Path, sealed: dict[str, int]) -> None:
 
 
 def _copy_sealed(source: Path, target: Path, sealed: dict[str, int]) -> None:
-    """Copy the segments to which nothing is appended any more, each with its index."""
+    """Copy the sealed segments, which are complete, each with its index."""
     files = _log_files(source)
     newest = {Path(name).parent: name for name in files}.values()
     for name in files:
@@ -117,31 +117,31 @@ def _copy_sealed(source: Path, target: Path, sealed: dict[str, int]) -> None:
 
 
 def _log_files(folder: Path) -> dict[str, int]:
-    """Return the names of journal and segments in order, with their inodes."""
-    found = [*folder.glob("state/*.log"), *folder.glob("streams/*/*.log")]
-    return {str(path.relative_to(folder)): path.stat().st_ino for path in sorted(found)}
+    """Return the sorted names of journal files and segments, with their inodes."""
+    paths = [*folder.glob("state/*.log"), *folder.glob("streams/*/*.log")]
+    return {str(path.relative_to(folder)): path.stat().st_ino for path in sorted(paths)}
 
 
 def _end(file: FileIO) -> int:
-    """Return the place behind the last byte that is not zero: space is reserved ahead of writes."""
-    at = os.fstat(file.fileno()).st_size
-    while at > 0:
-        begin = max(at - _CHUNK, 0)
-        chunk = os.pread(file.fileno(), at - begin, begin)
+    """Return the offset after the last nonzero byte: files have space reserved for later writes."""
+    offset = os.fstat(file.fileno()).st_size
+    while offset > 0:
+        begin = max(offset - _CHUNK, 0)
+        chunk = os.pread(file.fileno(), offset - begin, begin)
         if chunk != bytes(len(chunk)):
             return begin + len(chunk.rstrip(b"\0"))
-        at = begin
+        offset = begin
     return 0
 
 
 def _copy(reader: FileIO, target: Path, end: int) -> None:
-    """Copy a file up to a place, with zeros up to its length, and sync it."""
+    """Copy a file up to an offset, pad it with zeros to its length, and sync it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with open(target, "wb") as writer:
-        at, length = 0, os.fstat(reader.fileno()).st_size
-        while at < end and (sent := os.sendfile(writer.fileno(), reader.fileno(), at, end - at)):
-            at += sent
-        os.ftruncate(writer.fileno(), max(at, length))
+        offset, length = 0, os.fstat(reader.fileno()).st_size
+        while offset < end and (count := os.sendfile(writer.fileno(), reader.fileno(), offset, end - offset)):
+            offset += count
+        os.ftruncate(writer.fileno(), max(offset, length))
         os.fsync(writer.fileno())
 
 

@@ -1,5 +1,5 @@
-"""Benchmarks of the repository: they need their peers and compilers, so the package does not
-contain them.
+"""Benchmarks of the repository. They need peers and compilers, so the package does not contain
+them.
 """
 
 from __future__ import annotations
@@ -42,6 +42,6 @@ def bench(name: str, arguments: Sequence[str]) -> int:
 
 def _folder() -> Path | None:
     chosen = os.environ.get("TIDEWIRE_BENCH")
-    around = (Path.cwd(), *Path.cwd().parents, *Path(__file__).resolve().parents)
-    places = [Path(chosen)] if chosen else [parent / "bench" for parent in around]
+    parents = (Path.cwd(), *Path.cwd().parents, *Path(__file__).resolve().parents)
+    places = [Path(chosen)] if chosen else [parent / "bench" for parent in parents]
     return next((place for place in places if (place / "tidewire_bench" / "__init__.py").is_file()), None)

@@ -52,10 +52,9 @@ Page = Annotated[Path | None, option("--page", "Write the report as a page, too.
 _OUTPUT = "-"
 
 
-def _at_a_store(work: Callable[..., int | None]) -> Callable[..., None]:
-    """Make a command of a function that gets the URL of a store, and whether to print data. Its
-    result is the exit code, 0 if it has none; after an error it is that of ``fail``, after Ctrl-C
-    130.
+def _with_store(work: Callable[..., int | None]) -> Callable[..., None]:
+    """Make a command of a function with the URL of a store and a flag to print data. Its result is
+    the exit code, or 0 for None. After an error it is that of ``fail``, after Ctrl-C 130.
     """
 
     def command(store: Store = None, json: Json = False, **own: Any) -> None:
@@ -76,7 +75,7 @@ def _at_a_store(work: Callable[..., int | None]) -> Callable[..., None]:
     "run",
     epilog="Example: tidewire campaign run farm:simulate --runs 500000 --seed 7 --param steps=83 --workers 2 --url sqlite:///farm.db",
 )
-@_at_a_store
+@_with_store
 def run(
     store: str | None,
     json: bool,
@@ -111,13 +110,13 @@ def run(
 
     plan = {"runs": runs, "seed": seed, "name": name, "params": param or [], "sweep": sweep or [], "until": until}
     limits = {"attempts": attempts, "timeout": timeout, "failed_max": failed_max, "accept_code": accept_code}
-    # Before the plan is stored.
+    # Checked before the plan is stored.
     checked_workers("--workers", workers, least=0)
-    return _run(_planned(function, store, plan, limits), workers, accept_code, page, json)
+    return _run(_plan_campaign(function, store, plan, limits), workers, accept_code, page, json)
 
 
 @campaign.command("continue", epilog="Example: tidewire campaign continue pi --workers 2")
-@_at_a_store
+@_with_store
 def continue_(
     store: str | None,
     json: bool,
@@ -129,12 +128,12 @@ def continue_(
     """Run a stored campaign to its end, and print its report. The store has its function,
     parameters and limits. Exit code 1 if it did not get done.
     """
-    _import_from_here()
+    _add_working_folder()
     return _run(tw.open_campaign(store, name), workers, accept_code, page, json)
 
 
 @campaign.command("list", epilog="Example: tidewire campaign list --url sqlite:///farm.db")
-@_at_a_store
+@_with_store
 def list_(store: str | None, json: bool) -> None:
     """List the campaigns of a store, newest first."""
     found = [(campaign, campaign.status()) for campaign in tw.campaigns(store)]
@@ -154,7 +153,7 @@ def list_(store: str | None, json: bool) -> None:
 
 
 @campaign.command(epilog="Example: tidewire campaign show pi --verify")
-@_at_a_store
+@_with_store
 def show(
     store: str | None,
     json: bool,
@@ -169,7 +168,7 @@ def show(
     campaign = tw.open_campaign(store, name)
     status = campaign.status()
     digest = campaign.verify() if verify else None
-    good = digest is None or digest == status.digest
+    is_verified = digest is None or digest == status.digest
     data = {
         **_status_data(status),
         "function": campaign.function,
@@ -181,20 +180,20 @@ def show(
         "events": [dataclasses.asdict(event) for event in campaign.events()],
     }
     if digest is not None:
-        data.update(digest_of_rows=digest, verified=good)
-    _say(data, _shown(campaign, status, digest), json)
-    return 0 if good else 1
+        data.update(digest_of_rows=digest, verified=is_verified)
+    _say(data, _description(campaign, status, digest), json)
+    return 0 if is_verified else 1
 
 
 @campaign.command(epilog="Example: tidewire campaign pause pi --reason 'the machine is needed'")
-@_at_a_store
+@_with_store
 def pause(store: str | None, json: bool, name: Name, reason: Reason = "") -> int:
     """Pause a campaign: what its workers hold is still stored."""
     return _change(name, store, "pause", reason, json)
 
 
 @campaign.command(epilog="Example: tidewire campaign resume pi")
-@_at_a_store
+@_with_store
 def resume(store: str | None, json: bool, name: Name, reason: Reason = "") -> int:
     """Let a paused campaign go on: workers that wait for it do. Exit code 1 if its program is gone,
     with the command that continues it.
@@ -203,14 +202,14 @@ def resume(store: str | None, json: bool, name: Name, reason: Reason = "") -> in
 
 
 @campaign.command(epilog="Example: tidewire campaign cancel pi --reason 'a wrong parameter'")
-@_at_a_store
+@_with_store
 def cancel(store: str | None, json: bool, name: Name, reason: Reason = "") -> int:
     """End a campaign for good. Its stored data stays."""
     return _change(name, store, "cancel", reason, json)
 
 
 @campaign.command(epilog="Example: tidewire campaign errors pi --max 5")
-@_at_a_store
+@_with_store
 def errors(
     store: str | None,
     json: bool,
@@ -219,15 +218,17 @@ def errors(
     tracebacks: Annotated[bool, typer.Option("--tracebacks", help="Print tracebacks, too.")] = False,
 ) -> None:
     """Show the runs that failed or were quarantined."""
-    found = list(itertools.islice(tw.open_campaign(store, name).errors(), max))
-    lines = [f"run {one.run:,}  {one.kind} after {one.attempts} attempts  {one.error}: {one.message}" for one in found]
+    failures = list(itertools.islice(tw.open_campaign(store, name).errors(), max))
+    lines = [
+        f"run {one.run:,}  {one.kind} after {one.attempts} attempts  {one.error}: {one.message}" for one in failures
+    ]
     if tracebacks:
-        lines = [f"{line}\n{one.traceback}" for line, one in zip(lines, found, strict=True)]
-    _say([dataclasses.asdict(one) for one in found], "\n".join(lines) or "no run has failed", json)
+        lines = [f"{line}\n{one.traceback}" for line, one in zip(lines, failures, strict=True)]
+    _say([dataclasses.asdict(one) for one in failures], "\n".join(lines) or "no run has failed", json)
 
 
 @campaign.command(epilog="Example: tidewire campaign summary races --by strategy")
-@_at_a_store
+@_with_store
 def summary(
     store: str | None,
     json: bool,
@@ -235,12 +236,12 @@ def summary(
     by: Annotated[list[str] | None, typer.Option("--by", help="A parameter or column; may be given again.")] = None,
 ) -> None:
     """Print statistics of the numeric columns."""
-    found = tw.open_campaign(store, name).summary(by=by or [])
-    _say(found.asdicts(), repr(found) if found else "no numeric columns yet", json)
+    statistics = tw.open_campaign(store, name).summary(by=by or [])
+    _say(statistics.asdicts(), repr(statistics) if statistics else "no numeric columns yet", json)
 
 
 @campaign.command(epilog="Example: tidewire campaign export pi pi.parquet")
-@_at_a_store
+@_with_store
 def export(
     store: str | None,
     json: bool,
@@ -264,7 +265,7 @@ def export(
 
 
 @campaign.command(epilog="Example: tidewire campaign report pi --out report.html")
-@_at_a_store
+@_with_store
 def report(
     store: str | None,
     json: bool,
@@ -272,15 +273,15 @@ def report(
     out: Annotated[Path | None, option("--out", "Write a page with pictures.")] = None,
 ) -> None:
     """Print the report of a campaign: its rate, where the time went, and which stage limits it."""
-    found = tw.open_campaign(store, name).report()
-    text = repr(found)
+    result = tw.open_campaign(store, name).report()
+    text = repr(result)
     if out is not None:
-        found.page(out)
+        result.page(out)
         text += f"\n  page: {out}"
-    _say(_report_data(found), text, json)
+    _say(_report_data(result), text, json)
 
 
-@_at_a_store
+@_with_store
 def worker(
     store: str | None,
     json: bool,
@@ -299,14 +300,14 @@ def worker(
     from tidewire._campaigns.worker_pool import serve
 
     log_to_stderr(log_level, log_format, json)
-    _import_from_here()
+    _add_working_folder()
     serve(url or store, processes, campaign=only, accept_code=accept_code, store_wait=wait)
 
 
-def _change(name: str, store: str | None, how: str, reason: str, json: bool) -> int:
-    """Pause, resume or cancel a campaign; 1 if it was resumed and no program is there to run it."""
+def _change(name: str, store: str | None, change: str, reason: str, json: bool) -> int:
+    """Pause, resume or cancel a campaign. Return 1 if it is resumed and no program runs it."""
     campaign = tw.open_campaign(store, name)
-    getattr(campaign, how)(reason)
+    getattr(campaign, change)(reason)
     status = campaign.status()
     data = {name: getattr(status, name) for name in ("id", "name", "state", "condition")}
     _say(data, "\n".join([f"{campaign.name} is {status.condition}", *_advice(campaign, status)]), json)
@@ -330,7 +331,7 @@ def _run(campaign: tw.Campaign, workers: int | None, accept_code: bool, page: Pa
 
 
 def _advice(campaign: tw.Campaign, status: Status, workers: int | None = None) -> Iterator[str]:
-    """Yield the command that runs a campaign on, if nobody works at it."""
+    """Yield the command that continues a campaign, if no worker runs it."""
     if status.condition in ("interrupted", "waiting for workers"):
         count = [] if workers is None else ["--workers", str(workers)]
         store = [] if campaign.store == url_of(None) else ["--url", without_password(campaign.store)]
@@ -341,15 +342,15 @@ def _say(data: Any, text: str | None, json: bool) -> None:
     print(as_json(data) if json or text is None else text, flush=True)
 
 
-def _import_from_here() -> None:
-    """Let functions of the working folder be imported, as ``python`` does."""
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
+def _add_working_folder() -> None:
+    """Add the working folder to the import path, as ``python`` does."""
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
 
 
-def _planned(function: str, store: str | None, plan: Mapping[str, Any], limits: Mapping[str, Any]) -> tw.Campaign:
-    _import_from_here()
+def _plan_campaign(function: str, store: str | None, plan: Mapping[str, Any], limits: Mapping[str, Any]) -> tw.Campaign:
+    _add_working_folder()
     if ":" not in function:
         if plan["runs"] is not None or plan["params"] or plan["sweep"]:
             raise InvalidArgument(
@@ -358,7 +359,7 @@ def _planned(function: str, store: str | None, plan: Mapping[str, Any], limits: 
         return tw.open_campaign(store, function)
     if plan["runs"] is None:
         raise InvalidArgument("--runs: is missing: say how many, such as --runs 10000")
-    sweep = dict(map(_listed, plan["sweep"]))
+    sweep = dict(map(_sweep_axis, plan["sweep"]))
     return tw.campaign(
         function,
         runs=plan["runs"],
@@ -389,7 +390,7 @@ def _pair(option: str, text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _listed(text: str) -> tuple[str, list[Any]]:
+def _sweep_axis(text: str) -> tuple[str, list[Any]]:
     name, values = _pair("--sweep", text)
     if not isinstance(values, list):
         raise InvalidArgument(f"""--sweep: {text!r} is not allowed: write a JSON list, such as '{name}=["a", "b"]'""")
@@ -417,7 +418,7 @@ def _report_data(report: tw.Report) -> dict[str, Any]:
     return {**_status_data(report), "stages": dataclasses.asdict(report.stages), "limiting": report.limiting}
 
 
-def _shown(campaign: tw.Campaign, status: Status, digest: str | None) -> str:
+def _description(campaign: tw.Campaign, status: Status, digest: str | None) -> str:
     left = "" if status.seconds_left is None else f", {status.seconds_left:,.0f} s left"
     bad = f"{status.failed:,} failed, {status.quarantined:,} quarantined"
     working = [worker for worker in status.workers if worker.state == "working"]

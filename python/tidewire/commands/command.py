@@ -10,7 +10,7 @@ import typer
 
 import tidewire as tw
 from tidewire.commands.output import option
-from tidewire.commands.place import Node, at_a_place, say
+from tidewire.commands.place import Node, say, with_node
 from tidewire.commands.talk import json_or_text, parse_arguments
 from tidewire.errors import InvalidArgument
 from tidewire.services.contract.command import START
@@ -21,7 +21,7 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="Of the command.")]
 
 
 @command.command("ls", epilog="Example: tidewire command ls --url tide://127.0.0.1:7420 --stage running")
-@at_a_place
+@with_node
 async def command_ls(
     node: Node,
     as_json: bool,
@@ -31,12 +31,12 @@ async def command_ls(
     ] = None,
 ) -> None:
     """List the commands, the oldest first."""
-    found = await node.commands(service=service, stage=stage)
-    say(as_json, [_data(info) for info in found], "\n".join(map(_line, found)) or "no commands")
+    infos = await node.commands(service=service, stage=stage)
+    say(as_json, [_data(info) for info in infos], "\n".join(map(_line, infos)) or "no commands")
 
 
 @command.command("start", epilog="Example: tidewire command start books.reindex 7 --key shard-7 --wait")
-@at_a_place
+@with_node
 async def command_start(
     node: Node,
     as_json: bool,
@@ -52,11 +52,11 @@ async def command_start(
     if problem := method_problem("COMMAND", short_name) if dot else f"COMMAND: {name!r}: write SERVICE.COMMAND":
         raise InvalidArgument(problem)
     args, kwargs = parse_arguments(json_or_text, arguments or [])
-    if taken := [one for one in START if one in kwargs]:
-        raise InvalidArgument(f"ARGUMENTS: {taken[0]}= is no argument of a command: give --{taken[0]}")
-    served = [one.name for one in await node.services()]
-    if service not in served and not as_json:
-        print(f"nobody serves {service} now: {name} waits; {nearest(service, served)}", file=sys.stderr)
+    if reserved := [one for one in START if one in kwargs]:
+        raise InvalidArgument(f"ARGUMENTS: {reserved[0]}= is no argument of a command: give --{reserved[0]}")
+    known_services = [one.name for one in await node.services()]
+    if service not in known_services and not as_json:
+        print(f"nobody serves {service} now: {name} waits; {nearest(service, known_services)}", file=sys.stderr)
     starter = getattr(node.client(service), short_name)
     run = await starter.start(*args, key=key, id=id, priority=priority, **kwargs)
     say(as_json, {"id": run.id}, run.id)
@@ -70,7 +70,7 @@ async def command_start(
 
 
 @command.command("show", epilog="Example: tidewire command show 5f0c2a90d1e34b77 --url data/")
-@at_a_place
+@with_node
 async def command_show(node: Node, as_json: bool, name: Id) -> None:
     """Show a command, with its result or its error."""
     info = await node.command(name).info()
@@ -91,7 +91,7 @@ async def command_show(node: Node, as_json: bool, name: Id) -> None:
 
 
 @command.command("watch", epilog="Example: tidewire command watch 5f0c2a90d1e34b77 --url tide://127.0.0.1:7420")
-@at_a_place
+@with_node
 async def command_watch(node: Node, as_json: bool, name: Id) -> int:
     """Print the progress of a command until it is over; exit code 1 if it has not succeeded."""
     return await _follow(node.command(name), as_json)
@@ -107,7 +107,7 @@ async def _follow(run: tw.CommandRun[Any], as_json: bool) -> int:
 
 
 @command.command("cancel", epilog="Example: tidewire command cancel 5f0c2a90d1e34b77 --url tide://127.0.0.1:7420")
-@at_a_place
+@with_node
 async def command_cancel(node: Node, as_json: bool, name: Id) -> int:
     """Have a command end; exit code 1 if it was over, or being cancelled."""
     changed = await node.command(name).cancel()
@@ -118,7 +118,7 @@ async def command_cancel(node: Node, as_json: bool, name: Id) -> int:
 
 
 @command.command("retry", epilog="Example: tidewire command retry 5f0c2a90d1e34b77 --url tide://127.0.0.1:7420")
-@at_a_place
+@with_node
 async def command_retry(node: Node, as_json: bool, name: Id) -> int:
     """Have a command that has failed, or was cancelled, begin anew; exit code 1 if it is
     neither.
@@ -134,8 +134,8 @@ def _line(info: tw.CommandInfo) -> str:
     stage = f"{info.stage} {info.fraction:.0%}" if info.stage == "running" else info.stage
     ending = ", being cancelled" if info.is_cancelling and not info.is_over else ""
     key = "" if info.key is None else f" [{info.key}]"
-    said = f"  {info.note}" if info.note and not info.is_over else f"  {info.error}" if info.error else ""
-    return f"{info.id}  {info.service}.{info.command}{key}  {stage}{ending}{_again(info.attempt)}{said}"
+    detail = f"  {info.note}" if info.note and not info.is_over else f"  {info.error}" if info.error else ""
+    return f"{info.id}  {info.service}.{info.command}{key}  {stage}{ending}{_again(info.attempt)}{detail}"
 
 
 def _again(attempt: int) -> str:

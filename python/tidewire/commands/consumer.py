@@ -11,13 +11,13 @@ from tidewire.commands.place import moment
 if TYPE_CHECKING:
     from tidewire.streams.consumer import Consumer
 
-# Of one call, when all dead letters are requeued.
+# Dead letters of one call of `requeue_all`.
 _PAGE = 1_000
 
 
 async def existing(node: tw.Node, stream: str, name: str) -> Consumer:
-    """Return a consumer that is there. ``Stream.consumer`` would make a missing one, and asks for
-    the settings of an existing one.
+    """Return an existing consumer. ``Stream.consumer`` would create a missing one, and compares the
+    settings of an existing one.
     """
     from tidewire.streams.consumer import Consumer
 
@@ -28,17 +28,17 @@ async def existing(node: tw.Node, stream: str, name: str) -> Consumer:
 
 
 async def requeue_all(consumer: Consumer) -> int:
-    """Deliver all dead letters anew, and return how many there were."""
+    """Deliver all dead letters again, and return their number."""
     start = count = 0
     while letters := await consumer.dead_letters(start, _PAGE):
         count += await consumer.requeue(*(letter.sequence for letter in letters))
-        # An event that has failed again meanwhile is behind this.
+        # Skips events that have become dead letters again.
         start = letters[-1].sequence + 1
     return count
 
 
 def start_of(text: str) -> str | int | datetime:
-    """Return a position in a stream."""
+    """Parse a position in a stream."""
     if text in ("new", "all"):
         return text
     if text.isascii() and text.isdecimal():
@@ -47,7 +47,7 @@ def start_of(text: str) -> str | int | datetime:
 
 
 def line_of(one: tw.DeadEvent) -> str:
-    """Return a dead letter as text."""
+    """Format a dead letter as text."""
     about = "the stream no longer has it" if one.event is None else f"{one.event.subject} {one.event.value!r}"
     end = f"{one.reason} after {one.deliveries} deliveries: {one.error}"
     return f"{one.sequence} {one.time:%F %T} {end}\n  {about}"

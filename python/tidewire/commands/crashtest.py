@@ -1,4 +1,4 @@
-"""``tidewire crashtest``: proof that what was acked survives kill -9."""
+"""``tidewire crashtest``: checks that acked messages survive kill -9."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import tidewire as tw
 
-_WHOLE = 100
-"""After so many kills everything is read."""
+_FULL_CHECK_KILLS = 100
+"""Number of kills between two full reads."""
 
 _WRITER = """
 import asyncio, sys
@@ -32,19 +32,19 @@ asyncio.run(main())
 
 
 def crashtest(data: Path, kills: int, seed: int, as_json: bool) -> int:
-    """Kill a writer again and again, then compare. Returns the exit code: 1 if something acked is
-    gone, doubled or out of order.
+    """Kill a writer repeatedly, and check the stream each time. Return the exit code: 1 if an acked
+    message is lost, duplicated or out of order.
     """
     if data.exists() and any(data.iterdir()):
         print(f"error: data: {data} is not empty: give a new folder", file=sys.stderr)
         return 1
-    draw, begun, acked, stored = random.Random(seed), time.monotonic(), 0, 0
+    draw, began, acked, stored = random.Random(seed), time.monotonic(), 0, 0
     for number in range(1, kills + 1):
-        acked = _one_life(data, stored, draw.uniform(0.0, 0.15))
-        # Earlier records are read again now and then, and at the end: a full read each time would
-        # take longer with each kill.
-        since = 0 if number % _WHOLE == 0 or number == kills else stored
-        stored, problem = _look(data, since)
+        acked = _run_writer(data, stored, draw.uniform(0.0, 0.15))
+        # Earlier records are only read again at times, and at the end: full reads would take longer
+        # with each kill.
+        since = 0 if number % _FULL_CHECK_KILLS == 0 or number == kills else stored
+        stored, problem = _verify(data, since)
         if problem is None and stored < acked:
             problem = f"{stored} are there"
         if problem is not None:
@@ -52,15 +52,15 @@ def crashtest(data: Path, kills: int, seed: int, as_json: bool) -> int:
             return 1
         if sys.stderr.isatty():
             print(f"\r{number} of {kills} kills, {stored} events", end="" if number < kills else "\n", file=sys.stderr)
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - began
     text = f"{kills} kills, {stored} events, {acked} acked before the last: none lost, doubled or out of order ({seconds:.1f} s)"
     print(json.dumps({"kills": kills, "events": stored, "lost": 0, "seconds": round(seconds, 1)}) if as_json else text)
     return 0
 
 
-def _look(data: Path, since: int) -> tuple[int, str | None]:
-    """Return how many events there are, and what is wrong with those that follow the first so
-    many.
+def _verify(data: Path, since: int) -> tuple[int, str | None]:
+    """Return the number of events, and a problem of the events after the first ``since``, or
+    None.
     """
     expected = since
     with tw.Node(data=data) as node:
@@ -69,13 +69,13 @@ def _look(data: Path, since: int) -> tuple[int, str | None]:
             if (event.value, event.sequence) != (expected, expected + 1):
                 return expected, f"and {event.value} is at {event.sequence} where {expected} ought to be"
             expected += 1
-        held = stream.info().messages
-    return expected, None if held == expected else f"and of {held} events {expected} can be read"
+        messages = stream.info().messages
+    return expected, None if messages == expected else f"and of {messages} events {expected} can be read"
 
 
-def _one_life(data: Path, first: int, seconds: float) -> int:
-    """Run a writer, kill it some time after its first ack, and return how many messages were acked
-    in all.
+def _run_writer(data: Path, first: int, seconds: float) -> int:
+    """Run a writer, kill it ``seconds`` after its first ack, and return the total number of acked
+    messages.
     """
     command = [sys.executable, "-c", _WRITER, str(data), str(first)]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -85,7 +85,7 @@ def _one_life(data: Path, first: int, seconds: float) -> int:
     time.sleep(seconds)
     writer.kill()
     for line in [first_line, *writer.stdout]:
-        # The last line may have been cut off by the kill.
+        # The kill may have truncated the last line.
         acked = int(line) if line.endswith("\n") else acked
     writer.wait()
     writer.stdout.close()

@@ -1,4 +1,4 @@
-"""``tidewire doctor TARGET``: tries a hub, servers of NATS, a data folder or a campaign store."""
+"""``tidewire doctor TARGET``: checks a hub, NATS servers, a data folder or a campaign store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STORES = ("sqlite:", "postgres:", "postgresql:")
 
 
 def doctor(target: str, hub: Hub) -> int:
-    """Try a URL or a data folder, and print the verdict first; 1 if there is a problem."""
+    """Check a URL or a data folder, and print the verdict first. Return 1 if there is a problem."""
     began = perf_counter()
     try:
         if url_of(target).startswith(_STORES):
@@ -40,7 +40,7 @@ async def _node(node: tw.Node, target: str, began: float, hub: Hub) -> int:
     try:
         facts["streams"] = len(await node.streams())
     except tw.TidewireError as error:
-        # A hub without a data folder, or a token that may not look, is no fault.
+        # A hub without a data folder, or a token without this right, is not a problem.
         facts["streams"] = f"{error.code}: {error}"
     return _show(kind, without_secrets(target), began, facts, [], hub)
 

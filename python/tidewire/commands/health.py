@@ -1,4 +1,4 @@
-"""``tidewire health URL``: asks a hub or its HTTP gateway whether it is ready, for probes."""
+"""``tidewire health URL``: readiness probe of a hub or its HTTP gateway."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ANSWER_BYTES_MAX = 65_536
 
 
 def health(hub: Hub, timeout: float) -> int:
-    """Print whether it is ready; return 0 if it is, 1 if not, and 3 if it does not answer."""
+    """Print the readiness. Return 0 if ready, 1 if not ready, and 3 without a reply."""
 
     async def ask() -> int:
         check_seconds("timeout", timeout)
@@ -27,14 +27,14 @@ def health(hub: Hub, timeout: float) -> int:
         is_http = hub.url.startswith(("http://", "https://"))
         try:
             async with asyncio.timeout(timeout):
-                found = await (asyncio.to_thread(_gateway, hub.url, timeout) if is_http else _services(hub))
+                status = await (asyncio.to_thread(_gateway, hub.url, timeout) if is_http else _services(hub))
         except TimeoutError:
             fix = "look whether it runs, or give it more time with --timeout"
             raise tw.LinkLost(f"url: {without_secrets(hub.url)} did not answer in {timeout:g} s: {fix}") from None
         took_ms = round((perf_counter() - began) * 1_000, 1)
-        text = f"ready, in {took_ms:g} ms" if found["ready"] else f"not ready: {'; '.join(found['reasons'])}"
-        hub.say({**found, "answer_ms": took_ms}, text)
-        return 0 if found["ready"] else 1
+        text = f"ready, in {took_ms:g} ms" if status["ready"] else f"not ready: {'; '.join(status['reasons'])}"
+        hub.say({**status, "answer_ms": took_ms}, text)
+        return 0 if status["ready"] else 1
 
     return hub.finish(ask)
 
@@ -50,11 +50,11 @@ def _gateway(url: str, timeout: float) -> dict[str, Any]:
         try:
             answer = urlopen(f"{url.rstrip('/')}/readyz", timeout=timeout)
         except HTTPError as error:
-            # 503 has the reasons.
+            # The body of a 503 has the reasons.
             answer = error
         with answer:
-            found = json.loads(answer.read(_ANSWER_BYTES_MAX))
-        return {"ready": bool(found["ready"]), "reasons": [str(reason) for reason in found["reasons"]]}
+            status = json.loads(answer.read(_ANSWER_BYTES_MAX))
+        return {"ready": bool(status["ready"]), "reasons": [str(reason) for reason in status["reasons"]]}
     except (ValueError, KeyError, TypeError, HTTPException):
         fix = "give that of `tidewire up --http`, or the URL of the hub itself"
         raise tw.NotFound(f"url: {without_secrets(url)} is no HTTP gateway of a hub: {fix}") from None

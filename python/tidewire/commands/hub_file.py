@@ -1,4 +1,4 @@
-"""Settings of ``tidewire up``: the table ``hub`` of a TOML file, and options, which win."""
+"""Settings of ``tidewire up``: options, which take precedence, and the table ``hub`` of a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ URL = "tide://127.0.0.1:7420"
 
 @dataclass(frozen=True)
 class HubJoin:
-    """Another hub that a hub joins; the fields are those of ``node.join``, with the PEM files of
+    """Another hub to join. The fields are those of ``node.join``, and the PEM files of
     ``tw.Tls``.
     """
 
@@ -35,30 +35,30 @@ class HubJoin:
 
 @dataclass(frozen=True)
 class HubSettings:
-    """Where a hub listens, and who may join it.
+    """Settings of a hub: addresses, tokens, TLS and storage.
 
     Args:
-        name: Its name, or None for one with the number of the process.
-        listen: The URLs where nodes join.
-        http: Where its public services are reached over HTTP: ``http://127.0.0.1:8080``, or
+        name: Its name, or None for a name with the process id.
+        listen: The URLs at which nodes join.
+        http: HTTP addresses of its public services: ``http://127.0.0.1:8080``, or
             ``127.0.0.1:8080``.
-        cors: Origins whose pages may call over HTTP.
-        hosts: Names under which the gateway of a hub without tokens may be reached.
-        http_files: A folder whose files everybody gets over HTTP, at ``/files/``.
-        console: True if the operator console is served at ``/console/``.
-        console_admin: True if the console of a hub without tokens may act.
-        http_limits: Limits of HTTP by their names.
-        tokens: Tokens of the nodes that may join; without any, everybody who reaches the
+        cors: Origins of pages that may call over HTTP.
+        hosts: Host names that the gateway of a hub without tokens accepts.
+        http_files: A folder that is served to everybody over HTTP, at ``/files/``.
+        console: True to serve the operator console at ``/console/``.
+        console_admin: True to allow actions in the console of a hub without tokens.
+        http_limits: HTTP limits by name.
+        tokens: Tokens of the nodes that may join; without tokens everybody who reaches the
             address.
         cert: PEM file of the certificate, for URLs with TLS.
         key: PEM file of its private key.
-        ca: PEM file: only nodes with a certificate signed by one in it may join.
-        insecure: True if other machines may reach it without TLS or a token.
-        timeout: Seconds for calls to end when it stops.
-        data: A folder with streams, buckets and leases for all that join.
-        nats: The servers of a cluster over NATS, which nodes and clients of this hub reach, and
-            which reaches the nodes.
-        join: Other hubs that it joins, with the names that it shares with each.
+        ca: PEM file of the certificates that must sign those of joining nodes.
+        insecure: True to allow other machines without TLS or a token.
+        timeout: Seconds to drain calls when it stops.
+        data: A data folder with streams, buckets and leases for all joining nodes.
+        nats: URL of the NATS servers of a cluster. Nodes and clients of this hub can reach the
+            cluster, and the cluster can reach the nodes.
+        join: Other hubs to join, with the names shared with each.
     """
 
     name: str | None = None
@@ -82,27 +82,27 @@ class HubSettings:
 
     @classmethod
     def of_file(cls, file: Path | None) -> HubSettings:
-        """Read the table ``hub`` of a TOML file. Paths in it begin at its folder. The rest of the
-        file is for the node.
+        """Read the table ``hub`` of a TOML file. Its paths are relative to the folder of the file.
+        The rest of the file is for the node.
 
         Raises:
-            ConfigError: if something in the table is not allowed; it names all of that at once.
+            ConfigError: if the table has errors; the message lists all of them.
         """
         table = None if file is None else _table(file)
         if file is None or table is None:
             return cls()
-        reading = _Reading(file)
-        given = {key: reading.value(key, value) for key, value in table.items()}
-        if reading.problems:
-            problems = [f"{problem} (from {file})" for problem in reading.problems]
+        reader = _TableReader(file)
+        values = {key: reader.value(key, value) for key, value in table.items()}
+        if reader.problems:
+            problems = [f"{problem} (from {file})" for problem in reader.problems]
             raise tw.ConfigError("configuration: " + "\n  ".join(problems), problems=problems)
-        return cls(**given)
+        return cls(**values)
 
     def changed(self, **options: Any) -> HubSettings:
-        """Return the same with other values for those options that are not None.
+        """Return a copy with the options that are not None.
 
         Raises:
-            InvalidArgument: if the name is empty, or the timeout is no time.
+            InvalidArgument: if the name is empty, or the timeout is not a duration.
         """
         new = replace(self, **{name: value for name, value in options.items() if value is not None})
         problem = None if new.name is None else _name_problem("name", new.name)
@@ -115,7 +115,7 @@ class HubSettings:
         return new
 
 
-class _Reading:
+class _TableReader:
     def __init__(self, file: Path) -> None:
         self.problems: list[str] = []
         self._folder = file.parent
@@ -145,7 +145,7 @@ class _Reading:
         fix = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
         self.problems.append(f"{path}: unknown key; {fix}")
 
-    def _wrong(self, path: str, value: Any, fix: str) -> None:
+    def _add_problem(self, path: str, value: Any, fix: str) -> None:
         self.problems.append(f"{path}: {short(value)} is not allowed: {fix}")
 
     def _checked(self, problem_of: Callable[[str, Any], str | None]) -> Callable[[str, Any], Any]:
@@ -157,36 +157,36 @@ class _Reading:
 
     def _texts(self, path: str, value: Any) -> tuple[str, ...]:
         if not isinstance(value, list) or not value or not all(isinstance(text, str) and text for text in value):
-            self._wrong(path, value, 'give a list of text, such as ["tide://127.0.0.1:7420"]')
+            self._add_problem(path, value, 'give a list of text, such as ["tide://127.0.0.1:7420"]')
             return ()
         return tuple(value)
 
     def _numbers(self, path: str, value: Any) -> dict[str, int]:
         if isinstance(value, dict) and all(type(number) is int for number in value.values()):
             return value
-        self._wrong(path, value, "give a table of whole numbers, such as { http_body_bytes = 1_000_000 }")
+        self._add_problem(path, value, "give a table of whole numbers, such as { http_body_bytes = 1_000_000 }")
         return {}
 
     def _path(self, fix: str, path: str, value: Any) -> Path:
         if not isinstance(value, str) or not value:
-            self._wrong(path, value, fix)
+            self._add_problem(path, value, fix)
         return self._folder / str(value)
 
     def _flag(self, path: str, value: Any) -> bool:
         if not isinstance(value, bool):
-            self._wrong(path, value, "give true or false")
+            self._add_problem(path, value, "give true or false")
         return bool(value)
 
     def _tokens(self, path: str, value: Any) -> tuple[tw.Token, ...]:
         if not isinstance(value, list) or not value:
-            self._wrong(path, value, 'give tables: [[hub.tokens]], with token = "a secret"')
+            self._add_problem(path, value, 'give tables: [[hub.tokens]], with token = "a secret"')
             return ()
         found = [self._token(f"{path}[{number}]", one) for number, one in enumerate(value)]
         return tuple(token for token in found if token is not None)
 
     def _joins(self, path: str, value: Any) -> tuple[HubJoin, ...]:
         if not isinstance(value, list) or not all(isinstance(one, dict) and one.get("url") for one in value):
-            self._wrong(path, value, 'give tables: [[hub.join]], with url = "tide://other:7420"')
+            self._add_problem(path, value, 'give tables: [[hub.join]], with url = "tide://other:7420"')
             return ()
         return tuple(self._join(f"{path}[{number}]", one) for number, one in enumerate(value))
 
@@ -203,7 +203,7 @@ class _Reading:
             elif isinstance(value, str) and value:
                 found[known[key]] = value
             else:
-                # It may be a secret.
+                # The value may be a secret.
                 self.problems.append(f"{path}.{key}: what was given is not allowed: give text")
         return HubJoin(**{"url": "", **found})
 
@@ -220,15 +220,15 @@ class _Reading:
         try:
             frozen: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in value.items()}
             return tw.Token(**{"token": None, **frozen})
-        except tw.InvalidArgument as wrong:
-            self.problems.append(f"{path}.{wrong}")
+        except tw.InvalidArgument as error:
+            self.problems.append(f"{path}.{error}")
             return None
 
 
 def _table(file: Path) -> dict[str, Any] | None:
     try:
         return table_of_toml(file.read_text(encoding="utf-8"), "hub")
-    # The configuration of the node, which reads the same file, says what is wrong with it.
+    # The configuration of the node reads the same file, and reports its errors.
     except (OSError, UnicodeDecodeError):
         return None
 
@@ -242,7 +242,7 @@ def _name_problem(path: str, value: Any) -> str | None:
 def _nats_problem(path: str, value: Any) -> str | None:
     if is_nats(value):
         return None
-    # It may hold a password.
+    # The value may contain a password.
     return f"{path}: what was given is no URL of NATS: give one such as nats://127.0.0.1:4222"
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tidewire.commands.place import Node, at_a_place, say, value_of
+from tidewire.commands.place import Node, say, value_of, with_node
 
 kv = typer.Typer(help="Key-value buckets of a data folder or of a hub.", no_args_is_help=True)
 BucketName = Annotated[str, typer.Argument(help="Of the bucket.")]
@@ -15,7 +15,7 @@ Value = Annotated[str, typer.Argument(help="JSON, or text.")]
 
 
 @kv.command("ls")
-@at_a_place
+@with_node
 async def kv_ls(
     node: Node,
     as_json: bool,
@@ -32,7 +32,7 @@ async def kv_ls(
 
 
 @kv.command("get")
-@at_a_place
+@with_node
 async def kv_get(node: Node, as_json: bool, name: BucketName, key: Key) -> int:
     """Print the value of a key; exit code 1 if it has none."""
     entry = await (await node.find_kv(name)).get(key)
@@ -44,7 +44,7 @@ async def kv_get(node: Node, as_json: bool, name: BucketName, key: Key) -> int:
 
 
 @kv.command("put")
-@at_a_place
+@with_node
 async def kv_put(node: Node, as_json: bool, name: BucketName, key: Key, value: Value) -> None:
     """Write a value, and print its revision."""
     revision = await (await node.find_kv(name)).put(key, value_of(value))
@@ -52,7 +52,7 @@ async def kv_put(node: Node, as_json: bool, name: BucketName, key: Key, value: V
 
 
 @kv.command("watch")
-@at_a_place
+@with_node
 async def kv_watch(
     node: Node,
     as_json: bool,
@@ -66,7 +66,7 @@ async def kv_watch(
 
 
 @kv.command("rm")
-@at_a_place
+@with_node
 async def kv_rm(node: Node, as_json: bool, name: BucketName, key: Key) -> None:
     """Delete the value of a key."""
     revision = await (await node.find_kv(name)).delete(key)

@@ -1,5 +1,5 @@
-"""``tidewire mcp``: the tools and prompts of a gateway for programs that speak the Model Context
-Protocol over stdin and stdout.
+"""``tidewire mcp``: the tools and prompts of a gateway for clients of the Model Context Protocol
+over stdin and stdout.
 """
 
 from __future__ import annotations
@@ -21,28 +21,30 @@ _CANCELLED = "notifications/cancelled"
 _INITIALIZED = "notifications/initialized"
 _VERSION = "MCP-Protocol-Version"
 _SESSION = "Mcp-Session-Id"
-_CHANGED = [f'{{"jsonrpc": "2.0", "method": "notifications/{name}/list_changed"}}' for name in ("tools", "prompts")]
-# Requests under way at once; the next one waits.
+_LIST_CHANGES = [
+    f'{{"jsonrpc": "2.0", "method": "notifications/{name}/list_changed"}}' for name in ("tools", "prompts")
+]
+# Most concurrent requests; the next one waits.
 _REQUESTS_MAX = 64
-_LAST_S = 1.0  # For what is under way when stdin ends.
-_AGAIN_S, _AGAIN_MAX_S = 1.0, 30.0  # Before the next stream, when one was lost; doubled each time.
+_FINISH_S = 1.0  # For pending requests at the end of stdin.
+_RECONNECT_S, _RECONNECT_MAX_S = 1.0, 30.0  # Before a reconnect of the stream; doubled each time.
 
 
 def mcp(url: str, token: str | None) -> int:
-    """Pass messages on until stdin ends, and return the exit code. Requests that are still under
-    way then have a second.
+    """Forward messages until stdin ends, and return the exit code. Pending requests then have one
+    second.
 
     Args:
         url: The gateway, ``http://host:port``.
-        token: For hubs that ask for one.
+        token: A token, for hubs that require one.
 
-    Each line of stdin is one message of JSON-RPC, and so is each line of stdout. A request that is
-    cancelled ends its call.
+    Each line of stdin and of stdout is one JSON-RPC message. Cancelling a request cancels its
+    call.
     """
     try:
         relay = Relay(url, token, sys.stdout)
-    except tw.InvalidArgument as wrong:
-        print(f"mcp: {wrong}", file=sys.stderr)
+    except tw.InvalidArgument as error:
+        print(f"mcp: {error}", file=sys.stderr)
         return 2
     for line in sys.stdin:
         if line.strip():
@@ -52,12 +54,12 @@ def mcp(url: str, token: str | None) -> int:
 
 
 class Relay:
-    """Passes requests on to a gateway, several at once, and writes what it answers.
+    """Relay that forwards concurrent requests to a gateway, and writes its responses.
 
     Args:
         url: The gateway.
         token: Its token, or None.
-        out: Where answers go.
+        out: Stream for responses.
     """
 
     def __init__(self, url: str, token: str | None, out: TextIO) -> None:
@@ -71,7 +73,7 @@ class Relay:
             raise tw.InvalidArgument(
                 f"URL: {url!r} is not allowed: give that of a gateway, such as http://127.0.0.1:8080 (tidewire up --http)"
             )
-        self._place = (parts.scheme, str(parts.hostname), port)
+        self._address = (parts.scheme, str(parts.hostname), port)
         self._headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
         if token:
             self._headers["authorization"] = f"Bearer {token}"
@@ -82,7 +84,7 @@ class Relay:
         self._threads: list[threading.Thread] = []
 
     def take(self, line: str) -> None:
-        """Pass one message on."""
+        """Forward one message."""
         try:
             message: Any = json.loads(line)
         except ValueError:
@@ -96,21 +98,21 @@ class Relay:
             return
         self._slots.acquire()
         self._threads = [thread for thread in self._threads if thread.is_alive()]
-        # A client speaks of nothing else before it has heard how to.
+        # A client sends nothing else before the response.
         if message.get("method") == "initialize":
-            self._pass(line, message)
+            self._forward(line, message)
             return
-        thread = threading.Thread(target=self._pass, args=(line, message), name="mcp", daemon=True)
+        thread = threading.Thread(target=self._forward, args=(line, message), name="mcp", daemon=True)
         self._threads.append(thread)
         thread.start()
 
     def finish(self) -> None:
-        """Wait for what is under way, a second at most. The end of the process cancels the rest."""
-        end = time.monotonic() + _LAST_S
+        """Wait for pending requests, at most a second. The process exit cancels the others."""
+        end = time.monotonic() + _FINISH_S
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
 
-    def _pass(self, line: str, message: dict[str, Any]) -> None:
+    def _forward(self, line: str, message: dict[str, Any]) -> None:
         key = json.dumps(message.get("id"))
         connection = self._connection()
         self._open[key] = connection
@@ -120,8 +122,8 @@ class Relay:
                 answer = connection.getresponse()
                 status, session = answer.status, answer.getheader(_SESSION, "")
                 answer_text = self._events(answer) if _is_stream(answer) else answer.read().decode()
-        except (OSError, http.client.HTTPException) as lost:
-            status, answer_text = 0, f"the gateway can't be reached: {lost or type(lost).__name__}"
+        except (OSError, http.client.HTTPException) as error:
+            status, answer_text = 0, f"the gateway can't be reached: {error or type(error).__name__}"
         finally:
             was_cancelled = self._open.pop(key, None) is None
             self._slots.release()
@@ -136,7 +138,7 @@ class Relay:
         self._write(answer_text)
 
     def _events(self, answer: http.client.HTTPResponse) -> str:
-        """Write the notifications of a stream, and return the response at its end; "" if none."""
+        """Write the notifications of a stream, and return its final response, or ""."""
         for line in answer:
             if line.startswith(b"data: "):
                 text = line[6:].decode()
@@ -147,32 +149,32 @@ class Relay:
 
     def _listen(self) -> None:
         """Write the notifications of the session until the process ends."""
-        was_lost, pause_s = False, _AGAIN_S
+        was_lost, pause_s = False, _RECONNECT_S
         while True:
             with suppress(OSError, http.client.HTTPException), closing(self._connection()) as connection:
                 connection.request("GET", "/mcp", headers=self._headers)
                 answer = connection.getresponse()
                 if not _is_stream(answer):
                     return
-                pause_s = _AGAIN_S
-                for changed in _CHANGED if was_lost else ():
-                    self._write(changed)
+                pause_s = _RECONNECT_S
+                for notification in _LIST_CHANGES if was_lost else ():
+                    self._write(notification)
                 self._events(answer)
             was_lost = True
             time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _AGAIN_MAX_S)
+            pause_s = min(2 * pause_s, _RECONNECT_MAX_S)
 
     def _cancel(self, message: dict[str, Any]) -> None:
         params = message.get("params")
         key = json.dumps(params.get("requestId") if isinstance(params, dict) else None)
         connection = self._open.pop(key, None)
         if connection is not None and connection.sock is not None:
-            # The reader of the connection sees the end; the gateway cancels the call.
+            # This ends the reader of the connection, and the gateway cancels the call.
             with suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
 
     def _connection(self) -> http.client.HTTPConnection:
-        scheme, host, port = self._place
+        scheme, host, port = self._address
         kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
         return kind(host, port)
 
@@ -187,7 +189,7 @@ def _is_stream(answer: http.client.HTTPResponse) -> bool:
 
 
 def _failure(message: dict[str, Any], answer_text: str) -> str:
-    """Return the answer of JSON-RPC for an answer with another status than 200."""
+    """Return the JSON-RPC response for an HTTP response with another status than 200."""
     try:
         problem = json.loads(answer_text)
         if "jsonrpc" in problem:

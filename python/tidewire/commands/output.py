@@ -45,7 +45,7 @@ _OWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
 def escape_in(stream: Any) -> None:
-    """Have a stream escape the characters that it lacks, unless the user chose something else."""
+    """Escape characters that the encoding of a stream lacks, unless the user chose otherwise."""
     if getattr(stream, "errors", None) in _DEFAULTS and hasattr(stream, "reconfigure"):
         codecs.register_error(_ESCAPES, _escape)
         stream.reconfigure(errors=_ESCAPES)
@@ -53,13 +53,13 @@ def escape_in(stream: Any) -> None:
 
 def as_json(value: Any) -> str:
     """Return a value as JSON. Values without a JSON form, such as bytes, times, infinite numbers
-    and keys that are no text, become text.
+    and keys other than text, become text.
     """
     return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
 
 
 def complain(text: str, *, code: str, retryable: bool = False, kind: str | None = None, json_wanted: bool) -> None:
-    """Print an error to the standard error: a line that begins with its code, or an object with
+    """Print an error to the standard error: a line with its code, or a JSON object with
     ``error``.
     """
     if json_wanted:
@@ -72,7 +72,7 @@ def complain(text: str, *, code: str, retryable: bool = False, kind: str | None 
 
 def fail(error: tw.TidewireError, json_wanted: bool) -> int:
     """Print an error, and return the exit code: 2 for wrong usage, 3 if a hub, a server or a store
-    can't be reached, else 1.
+    is unreachable, else 1.
     """
     complain(str(error), code=error.code, retryable=error.retryable, json_wanted=json_wanted)
     return 2 if isinstance(error, tw.InvalidArgument) else 3 if isinstance(error, _NOT_REACHABLE) else 1
@@ -89,16 +89,16 @@ def print_table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
 
 
 def stop_output() -> int:
-    """Write nothing more, not even at the end: the reader of the output, such as ``head``, has
-    closed it. Returns the exit code.
+    """Discard all further output, since its reader, such as ``head``, has closed it. Return the
+    exit code.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1
 
 
 def log_to_stderr(level: Level, log_format: Format | None, json_wanted: bool) -> None:
-    """Write the log of the package to the standard error: one line or object a record, with its
-    time.
+    """Write the log of the package to the standard error: a line or a JSON object for each record,
+    with its time.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(_LogLines(log_format is Format.json or (log_format is None and json_wanted)))
@@ -107,7 +107,7 @@ def log_to_stderr(level: Level, log_format: Format | None, json_wanted: bool) ->
 
 
 class _LogLines(logging.Formatter):
-    """Log records with the time and its zone, as text or as JSON."""
+    """Formatter of log records as text or JSON, with time and zone."""
 
     def __init__(self, is_json: bool) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s")
@@ -121,13 +121,13 @@ class _LogLines(logging.Formatter):
             return super().format(record)
         data = {"time": self.formatTime(record), "level": record.levelname.lower(), "logger": record.name}
         data["message"] = record.getMessage()
-        # Fields of the record come after those that each record has.
+        # Standard fields take precedence over extra fields.
         data = {**{key: value for key, value in vars(record).items() if key not in _OWN}, **data}
         return as_json({**data, "traceback": self.formatException(record.exc_info)} if record.exc_info else data)
 
 
 def _escape(error: UnicodeError) -> tuple[str, int]:
-    """Escape as JSON does, so that JSON stays JSON."""
+    """Escape characters as JSON does, so that JSON output stays valid."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end
@@ -147,8 +147,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}"
     # Arrays and scalars of NumPy.
-    listed = getattr(value, "tolist", None)
-    return str(value) if listed is None else _plain(listed())
+    to_list = getattr(value, "tolist", None)
+    return str(value) if to_list is None else _plain(to_list())
 
 
 def _key(key: Any) -> str:

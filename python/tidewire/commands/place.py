@@ -1,4 +1,4 @@
-"""Commands at a place: a data folder, a hub or NATS."""
+"""Commands with a node of a data folder, a hub or NATS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidewire.commands.output import fail
 if TYPE_CHECKING:
     Node = tw.Node
 else:
-    # A help that reads the options of commands loads no node.
+    # Reading the options of commands for their help must not import the node.
     Node = Any
 
 Where = Annotated[
@@ -35,8 +35,8 @@ LettersOrAll = Annotated[list[int] | None, _ALL_LETTERS]
 
 
 def with_options(command: Callable[..., Any], work: Callable[..., Any], skip: int) -> Callable[..., None]:
-    """Give a command that ends in ``**own`` the name, the help and the options of what it calls,
-    but for the first ones, which the command itself fills in.
+    """Give a command with ``**own`` the name, the help and the options of its implementation,
+    except the first ``skip`` parameters, which the command itself passes.
     """
     own = list(inspect.signature(work, eval_str=True).parameters.values())[skip:]
     *shared, _ = inspect.signature(command, eval_str=True).parameters.values()
@@ -47,10 +47,9 @@ def with_options(command: Callable[..., Any], work: Callable[..., Any], skip: in
     return command
 
 
-def at_a_place(work: Callable[..., Awaitable[int | None]]) -> Callable[..., None]:
-    """Make a command of a coroutine function that gets a node whose streams are there, and whether
-    to print data. Its result is the exit code, 0 if it has none; after an error it is that of
-    ``fail``, after Ctrl-C 130.
+def with_node(work: Callable[..., Awaitable[int | None]]) -> Callable[..., None]:
+    """Make a command of a coroutine function with a node and a flag to print data. Its result is
+    the exit code, or 0 for None. After an error it is that of ``fail``, after Ctrl-C 130.
     """
 
     def command(at: Where, json: Json = False, **own: Any) -> None:
@@ -63,7 +62,7 @@ def _run(at: str, as_json: bool, work: Callable[[Node], Awaitable[int | None]]) 
     import asyncio
 
     async def main() -> int:
-        async with _node_at(at) as node:
+        async with _open_node(at) as node:
             return await work(node) or 0
 
     try:
@@ -76,9 +75,9 @@ def _run(at: str, as_json: bool, work: Callable[[Node], Awaitable[int | None]]) 
         return 130
 
 
-def _node_at(at: str) -> Node:
-    """Return a node whose streams are at a URL or in a folder. While a program has the folder open,
-    the node joins the socket of that program.
+def _open_node(at: str) -> Node:
+    """Return a node for a URL or a data folder. If a program has the folder open, the node joins
+    the socket of that program.
     """
     from tidewire._node.folder_socket import SOCKET
     from tidewire.top.sockets import is_stale
@@ -90,9 +89,7 @@ def _node_at(at: str) -> Node:
 
 
 def require_data_folder(field: str, path: Path, or_else: str = "") -> None:
-    """Raise NotFound if no program has stored anything at this path: a node would make a data
-    folder there.
-    """
+    """Raise NotFound if this path is not a data folder, where a node would create one."""
     if not any(any(path.glob(pattern)) for pattern in ("state/*.log", "streams/*/*.log")):
         raise tw.NotFound(
             f"{field}: there is no data folder at {str(path)!r}; "
@@ -101,12 +98,12 @@ def require_data_folder(field: str, path: Path, or_else: str = "") -> None:
 
 
 def say(as_json: bool, data: Any, text: str) -> None:
-    """Print data as JSON, or the text."""
+    """Print the data as JSON, or the text."""
     print(jsonlib.dumps(data, default=str) if as_json else text, flush=True)
 
 
 def value_of(text: str) -> Any:
-    """Return what an argument stands for: JSON, or its text."""
+    """Return the value of an argument: parsed as JSON, or its text."""
     try:
         return jsonlib.loads(text)
     except ValueError:
@@ -114,7 +111,7 @@ def value_of(text: str) -> Any:
 
 
 def moment(field: str, text: str, others: str = "") -> datetime:
-    """Return the time of ``90s``, ``30m``, ``1h`` or ``2d`` ago, or of a time with its zone."""
+    """Parse a time: an age such as ``90s``, ``30m``, ``1h`` or ``2d``, or a time with its zone."""
     if (ago := re.fullmatch(r"(\d{1,9})([smhd])", text)) is not None:
         return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * {"s": 1, "m": 60, "h": 3_600, "d": 86_400}[ago[2]])
     with contextlib.suppress(ValueError):

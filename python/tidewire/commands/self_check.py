@@ -17,7 +17,7 @@ _OPTIONAL = ("numpy", "pandas", "polars", "pyarrow", "pydantic", "cloudpickle", 
 
 
 def examine(config: Path | None) -> dict[str, Any]:
-    """Look at everything, and return it as plain data; ``problems`` lists the faults to fix."""
+    """Run all checks, and return a report as plain data, with the faults in ``problems``."""
     problems: list[str] = []
     report: dict[str, Any] = {
         "tidewire": tw.__version__,
@@ -73,12 +73,12 @@ def _ask(node: tw.Node) -> None:
 
 
 def _order(node: tw.Node) -> None:
-    seen: list[int] = []
-    actor = node.spawn(seen.append)
+    received: list[int] = []
+    actor = node.spawn(received.append)
     for n in range(10_000):
         node.sync.send(actor, n)
     node.sync.stop(actor, timeout=5.0)
-    if seen != list(range(10_000)):
+    if received != list(range(10_000)):
         raise AssertionError("messages were lost or out of order")
 
 

@@ -20,11 +20,11 @@ from tidewire.commands.place import (
     Letters,
     LettersOrAll,
     Node,
-    at_a_place,
     moment,
     require_data_folder,
     say,
     value_of,
+    with_node,
 )
 
 stream = typer.Typer(help="Streams of a data folder or of a hub.", no_args_is_help=True)
@@ -37,7 +37,7 @@ _WATCH_S = 1.0
 
 
 @stream.command("ls")
-@at_a_place
+@with_node
 async def stream_ls(node: Node, as_json: bool) -> None:
     """List the streams."""
     infos = await node.streams()
@@ -46,7 +46,7 @@ async def stream_ls(node: Node, as_json: bool) -> None:
 
 
 @stream.command("info")
-@at_a_place
+@with_node
 async def stream_info(
     node: Node,
     as_json: bool,
@@ -58,9 +58,9 @@ async def stream_info(
 
     stream, shown = await node.find_stream(name), None
     while True:
-        found, consumers = await stream.info(), await stream.consumers()
-        if (found, consumers) != shown:
-            shown = found, consumers
+        info, consumers = await stream.info(), await stream.consumers()
+        if (info, consumers) != shown:
+            shown = info, consumers
             _show_info(*shown, as_json)
         if not watch:
             return
@@ -68,7 +68,7 @@ async def stream_info(
 
 
 @stream.command("pub")
-@at_a_place
+@with_node
 async def stream_pub(
     node: Node,
     as_json: bool,
@@ -86,7 +86,7 @@ async def stream_pub(
 
 
 @stream.command("read", epilog="Example: tidewire stream read orders --url data/ --since 1h --key 7 --grep failed")
-@at_a_place
+@with_node
 async def stream_read(
     node: Node,
     as_json: bool,
@@ -113,7 +113,7 @@ async def stream_read(
 
 
 @stream.command("sub")
-@at_a_place
+@with_node
 async def stream_sub(node: Node, as_json: bool, name: Name, filter: Filter = None) -> None:
     """Print what is published from now on, until Ctrl-C."""
     of = await node.find_stream(name)
@@ -122,7 +122,7 @@ async def stream_sub(node: Node, as_json: bool, name: Name, filter: Filter = Non
 
 
 @stream.command("purge")
-@at_a_place
+@with_node
 async def stream_purge(
     node: Node,
     as_json: bool,
@@ -136,16 +136,16 @@ async def stream_purge(
 
 
 @stream.command("schedules")
-@at_a_place
+@with_node
 async def stream_schedules(node: Node, as_json: bool, name: Name) -> None:
     """List the schedules of a stream, with their next beats."""
-    found = await (await node.find_stream(name)).schedules()
-    lines = [f"{s.name}  {s.when} ({s.time_zone})  {s.subject}  next {s.next_time}" for s in found]
-    say(as_json, [_schedule(one) for one in found], "\n".join(lines) or "no schedules")
+    schedules = await (await node.find_stream(name)).schedules()
+    lines = [f"{s.name}  {s.when} ({s.time_zone})  {s.subject}  next {s.next_time}" for s in schedules]
+    say(as_json, [_schedule(one) for one in schedules], "\n".join(lines) or "no schedules")
 
 
 @stream.command("schedule", epilog='Example: tidewire stream schedule orders nightly "0 22 * * 1-5" reports.due {}')
-@at_a_place
+@with_node
 async def stream_schedule(
     node: Node,
     as_json: bool,
@@ -161,12 +161,16 @@ async def stream_schedule(
     replaced if it differs.
     """
     stream = await node.find_stream(name)
-    made = await stream.schedule(schedule, when, subject, value_of(value), key=key, time_zone=time_zone)
-    say(as_json, {**_schedule(made), "change": made.change}, f"{made.name} {made.change}, next {made.next_time}")
+    created = await stream.schedule(schedule, when, subject, value_of(value), key=key, time_zone=time_zone)
+    say(
+        as_json,
+        {**_schedule(created), "change": created.change},
+        f"{created.name} {created.change}, next {created.next_time}",
+    )
 
 
 @stream.command("unschedule")
-@at_a_place
+@with_node
 async def stream_unschedule(
     node: Node, as_json: bool, name: Name, schedule: Annotated[str, typer.Argument(help="Its name.")]
 ) -> int:
@@ -177,7 +181,7 @@ async def stream_unschedule(
 
 
 @stream.command("rm")
-@at_a_place
+@with_node
 async def stream_rm(node: Node, as_json: bool, name: Name) -> None:
     """Delete a stream with its consumers and dead letters."""
     await (await node.find_stream(name)).delete()
@@ -185,7 +189,7 @@ async def stream_rm(node: Node, as_json: bool, name: Name) -> None:
 
 
 @stream.command("dead", epilog="Example: tidewire stream dead orders billing --url data/")
-@at_a_place
+@with_node
 async def stream_dead(
     node: Node,
     as_json: bool,
@@ -195,12 +199,12 @@ async def stream_dead(
     limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many at most.")] = 100,
 ) -> None:
     """List the dead letters of a consumer: events that it has given up."""
-    found = await (await existing(node, name, consumer)).dead_letters(start, limit)
-    say(as_json, [data_of(one) for one in found], "\n".join(map(line_of, found)) or "no dead letters")
+    letters = await (await existing(node, name, consumer)).dead_letters(start, limit)
+    say(as_json, [data_of(one) for one in letters], "\n".join(map(line_of, letters)) or "no dead letters")
 
 
 @stream.command("requeue", epilog="Example: tidewire stream requeue orders billing 17 --url tide://127.0.0.1:7420")
-@at_a_place
+@with_node
 async def stream_requeue(
     node: Node, as_json: bool, name: Name, consumer: ConsumerName, sequences: LettersOrAll = None
 ) -> int:
@@ -212,7 +216,7 @@ async def stream_requeue(
 
 
 @stream.command("drop-dead", epilog="Example: tidewire stream drop-dead orders billing 17 --url data/")
-@at_a_place
+@with_node
 async def stream_drop_dead(node: Node, as_json: bool, name: Name, consumer: ConsumerName, sequences: Letters) -> int:
     """Forget dead letters; exit code 1 if there were none."""
     count = await (await existing(node, name, consumer)).drop_dead(*sequences)
@@ -221,7 +225,7 @@ async def stream_drop_dead(node: Node, as_json: bool, name: Name, consumer: Cons
 
 
 @stream.command("pause")
-@at_a_place
+@with_node
 async def stream_pause(node: Node, as_json: bool, name: Name, consumer: ConsumerName) -> None:
     """Deliver nothing more to a consumer, until it is resumed."""
     await (await existing(node, name, consumer)).pause()
@@ -229,7 +233,7 @@ async def stream_pause(node: Node, as_json: bool, name: Name, consumer: Consumer
 
 
 @stream.command("resume")
-@at_a_place
+@with_node
 async def stream_resume(node: Node, as_json: bool, name: Name, consumer: ConsumerName) -> None:
     """Let a paused consumer go on."""
     await (await existing(node, name, consumer)).resume()
@@ -237,7 +241,7 @@ async def stream_resume(node: Node, as_json: bool, name: Name, consumer: Consume
 
 
 @stream.command("seek", epilog="Example: tidewire stream seek orders billing 2026-11-23T21:00:00Z --url data/")
-@at_a_place
+@with_node
 async def stream_seek(
     node: Node,
     as_json: bool,
@@ -254,7 +258,7 @@ async def stream_seek(
 
 
 @stream.command("rm-consumer")
-@at_a_place
+@with_node
 async def stream_rm_consumer(node: Node, as_json: bool, name: Name, consumer: ConsumerName) -> None:
     """Delete a consumer with its dead letters."""
     await (await existing(node, name, consumer)).delete()
@@ -324,10 +328,10 @@ def _copy(source: Path, target: Path, json: bool) -> None:
     from tidewire.commands.backup import copy_folder
 
     try:
-        found = copy_folder(source, target)
+        totals = copy_folder(source, target)
     except tw.TidewireError as error:
         raise typer.Exit(fail(error, json)) from None
-    say(json, found, f"{target}: {found['files']} files, {found['bytes']} bytes, all whole")
+    say(json, totals, f"{target}: {totals['files']} files, {totals['bytes']} bytes, all whole")
 
 
 def crashtest(
@@ -346,18 +350,18 @@ def crashtest(
     raise typer.Exit(crashtest(data, kills, seed, json))
 
 
-def _show_info(found: Any, consumers: list[Any], as_json: bool) -> None:
-    limits = ", ".join(f"{key}={value}" for key, value in found.settings.items())
+def _show_info(info: Any, consumers: list[Any], as_json: bool) -> None:
+    limits = ", ".join(f"{key}={value}" for key, value in info.settings.items())
     lines = [
-        f"{found.name}: {', '.join(found.subjects)}; {limits}",
-        f"{found.messages} events, {found.first} to {found.last}, {found.bytes} bytes, {found.delayed} delayed",
+        f"{info.name}: {', '.join(info.subjects)}; {limits}",
+        f"{info.messages} events, {info.first} to {info.last}, {info.bytes} bytes, {info.delayed} delayed",
     ]
     lines += [
         f"{c.name}: lag {c.lag}, out {c.in_flight}, waiting {c.waiting}, dead {c.dead}, redelivered {c.redelivered}"
         f"{', paused' if c.is_paused else ''}"
         for c in consumers
     ]
-    say(as_json, {**asdict(found), "consumers": [asdict(c) for c in consumers]}, "\n".join(lines))
+    say(as_json, {**asdict(info), "consumers": [asdict(c) for c in consumers]}, "\n".join(lines))
 
 
 def _schedule(one: tw.Schedule) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""``tidewire pub``, ``sub``, ``req``, ``call``, ``services``, ``nodes`` and ``agents``: a node that
-joins a hub for one thing.
+"""``tidewire pub``, ``sub``, ``req``, ``call``, ``services``, ``nodes`` and ``agents``. Each of
+them joins a hub with a node of its own.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ Header = Annotated[list[str] | None, typer.Option("--header", help="NAME=VALUE; 
 
 
 class Hub:
-    """Which hub a command joins, and how it prints.
+    """The hub of a command, and its form of output.
 
     Args:
         url: Its address.
-        token: For hubs that ask for one.
-        as_json: Print data instead of text, errors too.
-        files: PEM files: whom to trust (TIDEWIRE_CA where the command says nothing), the own
-            certificate, and its key.
-        wait: Seconds in which it tries again to join a hub that is away.
+        token: A token, for hubs that require one.
+        as_json: True to print data and errors as JSON.
+        files: PEM files: the trusted certificates (by default TIDEWIRE_CA), the own certificate,
+            and its key.
+        wait: Seconds for which joining an unreachable hub is retried.
 
     Attributes:
-        as_text: True if messages and arguments are text, whatever their form.
+        as_text: True to treat messages and arguments as text, even if they look like JSON.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class Hub:
         self.as_text = False
 
     def run(self, work: Callable[[tw.Node], Awaitable[int]]) -> int:
-        """Join, do something, and return its exit code: that of ``fail`` after an error, 130
-        after Ctrl-C.
+        """Join, run the work, and return its exit code: that of ``fail`` after an error, 130 after
+        Ctrl-C.
         """
 
         async def joined() -> int:
@@ -78,7 +78,7 @@ class Hub:
         return self.finish(joined)
 
     def finish(self, work: Callable[[], Coroutine[Any, Any, int | None]]) -> int:
-        """As ``run``, for work that joins by itself."""
+        """Run work that joins by itself; see ``run``."""
         try:
             return asyncio.run(work()) or 0
         except tw.TidewireError as error:
@@ -86,8 +86,7 @@ class Hub:
         except KeyboardInterrupt:
             return 130
         except Exception as error:
-            # An exception of a handler is an answer; anything else would be a fault of this
-            # command.
+            # An exception of a handler is a reply. Any other would be a bug of this command.
             if not isinstance(error.__cause__, tw.RemoteError):
                 if isinstance(error, BrokenPipeError):
                     return stop_output()
@@ -97,33 +96,32 @@ class Hub:
             return 1
 
     def say(self, value: Any, text: str | None = None) -> None:
-        """Print a value: as JSON, or as text where that reads better."""
+        """Print a value as JSON, or its text if there is one."""
         if self.as_json or text is None:
             text = as_json(value)
         print(text, flush=True)
 
     def complain(self, code: str, text: str, retryable: bool = False, kind: str | None = None) -> None:
-        """Print an error to the standard error: a line, or an object with ``error``."""
+        """Print an error to the standard error: a line, or a JSON object with ``error``."""
         complain(text, code=code, retryable=retryable, kind=kind, json_wanted=self.as_json)
 
     def value_of(self, field: str, text: str) -> Any:
-        """Return what an argument of a command line stands for: JSON if it is that, else the text
-        itself.
+        """Return the value of a command line argument: parsed as JSON if possible, else its text.
 
         Raises:
-            InvalidArgument: if it begins like an object or a list of JSON, and is none.
+            InvalidArgument: if it begins like a JSON object or list, and is invalid.
         """
         return text if self.as_text else json_or_text(field, text, "send it as text with --text")
 
     @asynccontextmanager
     async def joined(self, **options: Any) -> AsyncIterator[tw.Node]:
-        """Join with a node of its own, which may have further options."""
+        """Join with a new node, which may have further options."""
         if not is_link(self.url) and not is_nats(self.url):
             raise InvalidArgument(
                 f"url: {self.url!r} is not allowed here: give that of a hub, such as tide://127.0.0.1:7420, or of NATS"
             )
-        given, cert, key = self._files
-        ca = given or (os.environ.get("TIDEWIRE_CA") if is_secured(self.url) else None)
+        own_ca, cert, key = self._files
+        ca = own_ca or (os.environ.get("TIDEWIRE_CA") if is_secured(self.url) else None)
         tls = tw.Tls(ca, cert, key) if ca or cert or key else None
         name = f"tidewire-{os.getpid()}-{os.urandom(4).hex()}"
         async with tw.Node(self.url, name, token=self.token, tls=tls, join_timeout=self._wait, **options) as node:
@@ -142,9 +140,9 @@ def json_or_text(field: str, text: str, fix: str = "write it as a string of JSON
         ) from None
 
 
-def at_a_hub(work: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a command of a coroutine function that gets a ``Hub``: with the options that say which
-    one, and how to join it.
+def with_hub(work: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Make a command of a coroutine function with a ``Hub``, and add the options of the hub and its
+    connection.
     """
 
     def command(
@@ -163,7 +161,7 @@ def at_a_hub(work: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
     return with_options(command, work, 1)
 
 
-@at_a_hub
+@with_hub
 async def pub(
     hub: Hub,
     subject: Annotated[str, typer.Argument(help="What to publish on.")],
@@ -178,7 +176,7 @@ async def pub(
         hub.say({"published": subject}, f"published on {subject}")
 
 
-@at_a_hub
+@with_hub
 async def sub(
     hub: Hub,
     pattern: Annotated[str, typer.Argument(help="Subjects; * stands for one token, > at the end for the rest.")],
@@ -190,18 +188,18 @@ async def sub(
         print(f"sub: {pattern} at {hub.url}", file=sys.stderr, flush=True)
         async for one in messages:
             if one.subject.startswith("$") and not pattern.startswith("$"):
-                # Messages of a hub to its nodes are not meant for people.
+                # Internal messages between a hub and its nodes.
                 continue
             hub.say(
                 {"subject": one.subject, "message": one.message, "headers": dict(one.headers)},
-                f"{one.subject}  {_shown(one.message)}",
+                f"{one.subject}  {_text_of(one.message)}",
             )
             count = None if count is None else count - 1
             if count == 0:
                 break
 
 
-@at_a_hub
+@with_hub
 async def req(
     hub: Hub,
     subject: Annotated[str, typer.Argument(help="Whom to ask.")],
@@ -216,10 +214,10 @@ async def req(
         reply = await node.request(
             subject, hub.value_of("MESSAGE", message), timeout=timeout, headers=_headers(header or [])
         )
-        hub.say(reply, _shown(reply))
+        hub.say(reply, _text_of(reply))
 
 
-@at_a_hub
+@with_hub
 async def call(
     hub: Hub,
     method: Annotated[str, typer.Argument(help="SERVICE.METHOD")],
@@ -235,17 +233,17 @@ async def call(
         raise InvalidArgument(problem)
     async with hub.joined() as node:
         args, kwargs = parse_arguments(hub.value_of, arguments or [])
-        found = getattr(node.client(service).with_(timeout=timeout), name)(*args, **kwargs)
+        reply = getattr(node.client(service).with_(timeout=timeout), name)(*args, **kwargs)
         info = next((one for one in await node.services() if one.name == service), None)
         if info is not None and any(one.name == name and one.stream for one in info.methods):
-            async for item in found:
-                hub.say(item, _shown(item))
+            async for item in reply:
+                hub.say(item, _text_of(item))
         else:
-            result = await found
-            hub.say(result, _shown(result))
+            result = await reply
+            hub.say(result, _text_of(result))
 
 
-@at_a_hub
+@with_hub
 async def services(hub: Hub, all: All = False) -> None:
     """List the services of a hub."""
     async with hub.joined() as node:
@@ -265,7 +263,7 @@ async def services(hub: Hub, all: All = False) -> None:
         print_table(("service", "version", ">instances", "methods", "what it does"), rows)
 
 
-@at_a_hub
+@with_hub
 async def nodes(hub: Hub) -> None:
     """List the nodes that have joined a hub, and the hub itself."""
     async with hub.joined() as node:
@@ -279,7 +277,7 @@ async def nodes(hub: Hub) -> None:
         print_table(("node", "user", ">subscriptions", ">open calls", ">joined for"), rows)
 
 
-@at_a_hub
+@with_hub
 async def agents(hub: Hub) -> None:
     """List the agents of the nodes of a hub."""
     async with hub.joined() as node:
@@ -298,7 +296,7 @@ async def agents(hub: Hub) -> None:
 
 
 async def _services(node: tw.Node, with_internals: bool) -> list[tw.ServiceInfo]:
-    """Return the services of users, and those of Tidewire itself if they are wanted."""
+    """Return the services of users, and with ``with_internals`` those of Tidewire itself."""
     from tidewire.streams import command_info, home
 
     internals = (home.SERVICE, command_info.SERVICE)
@@ -326,12 +324,12 @@ def generate_ts(hub: Hub, out: Path | None, with_internals: bool, bigint: bool) 
     return hub.run(work)
 
 
-def _shown(value: Any) -> str:
+def _text_of(value: Any) -> str:
     return value if isinstance(value, str) else as_json(value)
 
 
 def parse_arguments(value_of: Callable[[str, str], Any], texts: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments by position, and those by name."""
+    """Return the positional and the named arguments."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for text in texts:
@@ -346,10 +344,10 @@ def parse_arguments(value_of: Callable[[str, str], Any], texts: Sequence[str]) -
 
 
 def _headers(texts: Sequence[str]) -> dict[str, str] | None:
-    found = {}
+    headers = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise InvalidArgument(f"--header: {text!r} is not allowed: write NAME=VALUE")
-        found[name] = value
-    return found or None
+        headers[name] = value
+    return headers or None

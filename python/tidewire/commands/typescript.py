@@ -34,11 +34,11 @@ _VALUES = {
     "complex": "Complex",
     "array": "NdArray",
 }
-"""Types in the client of values that JSON does not have, by their "x-value" or format."""
+"""Types of the client for values without a JSON form, by "x-value" or format."""
 _CLASSES = {*re.findall(r"\w+", " ".join(_VALUES.values())), "FrozenSet", "Named", "Tuple"} - {"Date", "Uint8Array"}
 _SAFE = 2**53 - 1
 _NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
-# Words that no parameter may be called.
+# Reserved words, which are not allowed as parameter names.
 _WORDS = """
 arguments await break case catch class const continue debugger default delete do else enum eval export extends false
 finally for function if implements import in instanceof interface let new null package private protected public return
@@ -48,8 +48,8 @@ _RESERVED = frozenset(_WORDS.split())
 
 
 def typescript(services: Iterable[ServiceInfo], bigint: bool = True) -> str:
-    """Return the text of a module with an interface for each service. The same services give the
-    same text. Without ``bigint`` integers that may exceed 2^53 are ``number`` alone.
+    """Return the text of a module with an interface for each service. It is deterministic. Without
+    ``bigint``, integers that may exceed 2^53 have the type ``number``.
     """
     return _Module(bigint).text(sorted(services, key=lambda info: info.name))
 
@@ -59,13 +59,13 @@ class _Module:
         self._bigint = bigint
         self._imports: set[str] = set()
         self._types: dict[str, str] = {}
-        # The name of a type by the text of its schema: two services may mean different things by
-        # one name.
+        # Names of types by the text of their schemas: two services may use one name for different
+        # types.
         self._names: dict[str, str] = {}
-        self._taken: set[str] = {"Command", "Services", "Date", "Map", "Record", "Set", *_CLASSES}
+        self._used_names: set[str] = {"Command", "Services", "Date", "Map", "Record", "Set", *_CLASSES}
 
     def text(self, services: list[ServiceInfo]) -> str:
-        names = {info.name: self._free(_pascal(info.name)) for info in services}
+        names = {info.name: self._unique_name(_pascal(info.name)) for info in services}
         interfaces = [self._service(info, names[info.name]) for info in services]
         members = "".join(f"\t{_key(info.name)}: {names[info.name]};\n" for info in services)
         imports = f'import type {{ {", ".join(sorted(self._imports))} }} from "tidewire";\n'
@@ -89,13 +89,13 @@ class _Module:
         return f"\t\t{_key(method.name)}: {' '.join(['{', *members, '}'])};\n"
 
     def _named_arguments(self, method: MethodInfo | ServiceCommand, only: str = "") -> list[str]:
-        """Return the members of an object of arguments by name, or those of one kind only."""
+        """Return the members of an object of named arguments, or only those of one kind."""
         defined = method.parameters.get("$defs", {})
         required = set(method.parameters.get("required", ()))
         members = []
         for name, schema in method.parameters.get("properties", {}).items():
             kind = _kind(schema)
-            # Those that are no keywords may be given by position.
+            # Only keyword parameters must be named.
             mark = "" if kind == "keyword" and name in required else "?"
             if kind != "rest" and only in ("", kind):
                 members.append(f"{_key(name)}{mark}: {self._argument(schema, defined)};")
@@ -105,20 +105,27 @@ class _Module:
         return members
 
     def _method(self, method: MethodInfo) -> str:
-        gives = self._of(method.result, method.result.get("$defs", {}))
-        result = f"AsyncIterable<{gives}>" if method.stream else f"Promise<{gives}>"
+        result_type = self._of(method.result, method.result.get("$defs", {}))
+        result = f"AsyncIterable<{result_type}>" if method.stream else f"Promise<{result_type}>"
         notes = "".join(f"\n{note}" for note in method.notes)
         comment = _comment(f"{method.description}{notes}".strip(), "\t")
-        return f"{comment}\t{_key(method.name)}({self._takes(method)}): {result};\n"
+        return f"{comment}\t{_key(method.name)}({self._parameter_list(method)}): {result};\n"
 
     def _command(self, command: ServiceCommand) -> str:
         self._imports.add("Command")
-        takes, result = self._takes(command), self._of(command.result, command.result.get("$defs", {}))
-        whole = takes.removeprefix("...args: ") if takes.startswith("...args: ") else f"[{takes}]"
+        parameter_list, result = (
+            self._parameter_list(command),
+            self._of(command.result, command.result.get("$defs", {})),
+        )
+        whole = (
+            parameter_list.removeprefix("...args: ")
+            if parameter_list.startswith("...args: ")
+            else f"[{parameter_list}]"
+        )
         return f"{_comment(command.description, chr(9))}\t{_key(command.name)}: Command<{whole}, {result}>;\n"
 
-    def _takes(self, method: MethodInfo | ServiceCommand) -> str:
-        """Return the text between the parentheses of a method."""
+    def _parameter_list(self, method: MethodInfo | ServiceCommand) -> str:
+        """Return the parameter list of a method."""
         defined = method.parameters.get("$defs", {})
         required = set(method.parameters.get("required", ()))
         properties = method.parameters.get("properties", {})
@@ -134,7 +141,7 @@ class _Module:
             elif kind == "rest":
                 rest = [f"...{_parameter(name)}: {self._of(schema, defined)}"]
             else:
-                # After a parameter that may be left out none may be demanded.
+                # A required parameter must not follow an optional one.
                 least += name in required and least == len(parameters)
                 parameters.append((_parameter(name), self._argument(schema, defined)))
         if not must_name:
@@ -142,7 +149,7 @@ class _Module:
             return ", ".join([*texts, *rest])
         named = f"named: {self._imported('Named')}<{{ {' '.join(self._named_arguments(method, 'keyword'))} }}>"
         texts = [f"{name}: {kind}" for name, kind in parameters]
-        # No parameter may follow one that may be left out, and `...` is last: lists of both can.
+        # Optional parameters and `...` must be last: a union of tuples allows both.
         forms = [[*texts[:count], named] for count in range(least, len(texts))] + [[*texts, *rest, named]]
         if len(forms) == 1 and not rest:
             return ", ".join(forms[0])
@@ -151,11 +158,15 @@ class _Module:
     def _argument(self, schema: Any, defined: Schema) -> str:
         if isinstance(schema, Mapping) and schema.get("x-stream"):
             return "AsyncIterable<{0}> | Iterable<{0}>".format(self._of(schema.get("items"), defined))
-        made = self._of(schema, defined)
-        return _union([made, "null"]) if isinstance(schema, Mapping) and schema.get("default", ...) is None else made
+        type_text = self._of(schema, defined)
+        return (
+            _union([type_text, "null"])
+            if isinstance(schema, Mapping) and schema.get("default", ...) is None
+            else type_text
+        )
 
     def _of(self, schema: Any, defined: Schema, depth: int = 0, hashable: bool = False) -> str:
-        """Return the type of a schema; ``hashable`` is for items of sets and keys of maps."""
+        """Return the type of a schema. ``hashable`` is True for items of sets and keys of maps."""
         if not isinstance(schema, Mapping) or depth > 32:
             return "never" if schema is False else _UNKNOWN
         if "$ref" in schema:
@@ -185,9 +196,9 @@ class _Module:
             return "number | bigint" if self._bigint and not is_safe else "number"
         return _PRIMITIVES.get(str(kind), _UNKNOWN)
 
-    def _imported(self, made: str) -> str:
-        self._imports.update(_CLASSES.intersection(re.findall(r"\w+", made)))
-        return made
+    def _imported(self, type_text: str) -> str:
+        self._imports.update(_CLASSES.intersection(re.findall(r"\w+", type_text)))
+        return type_text
 
     def _array(self, schema: Schema, defined: Schema, depth: int, hashable: bool) -> str:
         items = schema.get("items")
@@ -221,7 +232,7 @@ class _Module:
         kinds = {"string" if part.startswith('"') else part for part in re.sub("<.*?>+", "", keys).split(" | ")}
         if kinds == {"string"}:
             return f"Record<string, {item}>"
-        # A map without keys, or with keys of text alone, is a plain object.
+        # A map without keys, or with text keys only, is a plain object.
         return f"Map<{keys}, {item}> | Record<string, {item if kinds & {'string', _UNKNOWN} else 'never'}>"
 
     def _members(self, schema: Schema, defined: Schema, depth: int) -> list[str]:
@@ -236,11 +247,11 @@ class _Module:
         schema = defined.get(key)
         if not isinstance(schema, Mapping):
             return _UNKNOWN
-        meant = json.dumps([key, schema, self._reached(schema, defined)], sort_keys=True)
-        if meant in self._names:
-            return self._names[meant]
-        name = self._names[meant] = self._free(_pascal(key))
-        # It may refer to itself, so its name is known before its parts.
+        identity = json.dumps([key, schema, self._referenced(schema, defined)], sort_keys=True)
+        if identity in self._names:
+            return self._names[identity]
+        name = self._names[identity] = self._unique_name(_pascal(key))
+        # A type may refer to itself, so its name is set before its members.
         comment = _comment(str(schema.get("description", "")), "")
         if schema.get("type") == "object" and schema.get("properties"):
             members = "".join(f"\t{member}\n" for member in self._members(schema, defined, depth))
@@ -249,34 +260,34 @@ class _Module:
             self._types[name] = f"{comment}export type {name} = {self._of(schema, defined, depth + 1)};\n"
         return name
 
-    def _reached(self, schema: Any, defined: Schema) -> dict[str, Any]:
-        """Return all that a schema refers to, by the names that it uses for it."""
-        reached: dict[str, Any] = {}
-        left = [schema]
-        while left:
-            for name in re.findall(r'"\$ref": "[^"]*/([^"/]+)"', json.dumps(left.pop())):
-                if name not in reached:
-                    reached[name] = defined.get(name)
-                    left.append(reached[name])
-        return reached
+    def _referenced(self, schema: Any, defined: Schema) -> dict[str, Any]:
+        """Return all schemas that a schema refers to, by reference name."""
+        referenced: dict[str, Any] = {}
+        pending = [schema]
+        while pending:
+            for name in re.findall(r'"\$ref": "[^"]*/([^"/]+)"', json.dumps(pending.pop())):
+                if name not in referenced:
+                    referenced[name] = defined.get(name)
+                    pending.append(referenced[name])
+        return referenced
 
-    def _free(self, name: str) -> str:
-        free, number = name, 2
-        while free in self._taken:
-            free, number = f"{name}{number}", number + 1
-        self._taken.add(free)
-        return free
+    def _unique_name(self, name: str) -> str:
+        unique, number = name, 2
+        while unique in self._used_names:
+            unique, number = f"{name}{number}", number + 1
+        self._used_names.add(unique)
+        return unique
 
 
 def _kind(schema: Any) -> str:
-    """Return "keyword" or "rest" for parameters that are given so alone."""
+    """Return the kind of a parameter: "keyword", "rest", or "" for others."""
     known = schema if isinstance(schema, Mapping) else {}
     return "keyword" if known.get("x-keyword") else "rest" if known.get("x-rest") else ""
 
 
 def _pascal(name: str) -> str:
-    made = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9$]+", name) if part)
-    return made if _NAME.fullmatch(made) else f"Service{made}"
+    identifier = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9$]+", name) if part)
+    return identifier if _NAME.fullmatch(identifier) else f"Service{identifier}"
 
 
 def _key(name: str) -> str:
@@ -284,8 +295,8 @@ def _key(name: str) -> str:
 
 
 def _parameter(name: str) -> str:
-    made = re.sub(r"[^A-Za-z0-9_$]", "_", name)
-    return f"{made}_" if made in _RESERVED or not _NAME.fullmatch(made) else made
+    identifier = re.sub(r"[^A-Za-z0-9_$]", "_", name)
+    return f"{identifier}_" if identifier in _RESERVED or not _NAME.fullmatch(identifier) else identifier
 
 
 def _literal(value: Any) -> str:
@@ -295,8 +306,8 @@ def _literal(value: Any) -> str:
 
 
 def _union(parts: Iterable[str]) -> str:
-    found = list(dict.fromkeys(parts))
-    return _UNKNOWN if not found or _UNKNOWN in found else " | ".join(found)
+    types = list(dict.fromkeys(parts))
+    return _UNKNOWN if not types or _UNKNOWN in types else " | ".join(types)
 
 
 def _comment(text: str, indent: str) -> str:

@@ -42,59 +42,59 @@ def up(
         config: A TOML file: its table ``hub`` is for this command, the rest for the node.
         options: Values of the command line for the fields of ``HubSettings``; None for absent
             ones.
-        tokens: Tokens of nodes that may join, as ``secret`` or ``user:secret``, instead of
-            those of the file, by their right: all, "inspect" or "admin".
+        tokens: Tokens of nodes that may join, as ``secret`` or ``user:secret``, by right: all,
+            "inspect" or "admin". They replace those of the file.
         settings: ``KEY=VALUE`` with keys of the configuration.
-        as_json: Print data instead of text, errors too.
-        opens: Open the console in the browser.
+        as_json: True to print data and errors as JSON.
+        opens: True to open the console in the browser.
         joins: The URL of another hub to join, the name of this one there, exports and imports with
-            commas, and a token; instead of the joins of the file.
+            commas, and a token. They replace the joins of the file.
 
-    The first signal lets the calls that pass through the hub end, within the timeout; a second one
-    does not wait for them.
+    The first signal drains the calls that pass through the hub, within the timeout. A second signal
+    ends the wait.
     """
     signals = _StopSignals()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signals.hear)
+        signal.signal(number, signals.handle)
     try:
         grants = tuple(_token(text, right) for right, texts in tokens.items() for text in texts) or None
-        wanted = HubSettings.of_file(config).changed(tokens=grants, join=_join_option(*joins), **options)
+        hub_settings = HubSettings.of_file(config).changed(tokens=grants, join=_join_option(*joins), **options)
         node = tw.Node(
-            wanted.nats or "mem://",
+            hub_settings.nats or "mem://",
             # Other hubs of a cluster may have the same process id on their machines.
-            name=_name(wanted) or f"hub-{os.getpid()}" + (f"-{os.urandom(4).hex()}" if wanted.nats else ""),
+            name=_name(hub_settings) or f"hub-{os.getpid()}" + (f"-{os.urandom(4).hex()}" if hub_settings.nats else ""),
             config=Config(file=config, options=_options(settings)),
-            data=wanted.data,
-            inspect=wanted.console or None,
+            data=hub_settings.data,
+            inspect=hub_settings.console or None,
         )
         node.start()
-        listeners = [_listen(node, url, wanted) for url in wanted.listen]
-        listeners += [_listen_http(node, url, wanted) for url in wanted.http]
-        for other in wanted.join:
+        listeners = [_listen(node, url, hub_settings) for url in hub_settings.listen]
+        listeners += [_listen_http(node, url, hub_settings) for url in hub_settings.http]
+        for other in hub_settings.join:
             _join(node, other)
     except tw.TidewireError as error:
         return fail(error, as_json)
     urls = [listener.url for listener in listeners]
-    said: dict[str, object] = {"hub": node.name, "urls": urls}
+    data: dict[str, object] = {"hub": node.name, "urls": urls}
     text = f"hub {node.name} listens at {' and '.join(urls)}"
-    if wanted.nats is not None:
-        said["nats"] = without_secrets(wanted.nats)
-        text += f" for the cluster at {said['nats']}"
-    _say(said, text, as_json)
+    if hub_settings.nats is not None:
+        data["nats"] = without_secrets(hub_settings.nats)
+        text += f" for the cluster at {data['nats']}"
+    _print(data, text, as_json)
     if opens:
         open_page(urls[-1])
     signals.wait(node, lambda: signals.times > 0)
     for listener in listeners:
         if not is_http(listener.url):
             listener.close()
-    until = monotonic() + wanted.timeout
-    _drain(node, until, signals)
+    deadline = monotonic() + hub_settings.timeout
+    _drain(node, deadline, signals)
     dropped = node.statistics()["links"]["of_hub"]["dropped"]
-    ledger = steps.blocking(node._stopping(0.0 if signals.times > 1 else max(0.0, until - monotonic())))
-    line = f"hub {node.name} has stopped: {ledger}"
+    stop_report = steps.blocking(node._stopping(0.0 if signals.times > 1 else max(0.0, deadline - monotonic())))
+    line = f"hub {node.name} has stopped: {stop_report}"
     if dropped:
         line += f"; {dropped} published messages were dropped: their receivers had no room (link_queue_bytes)"
-    _say({"hub": node.name, "balanced": ledger.balanced, "dropped": dropped}, line, as_json)
+    _print({"hub": node.name, "balanced": stop_report.balanced, "dropped": dropped}, line, as_json)
     return 0
 
 
@@ -107,25 +107,25 @@ def open_page(gateway: str) -> int:
 
 
 class _StopSignals:
-    """Counts the signals that request the end of the hub.
+    """Counter of the stop signals of the hub.
 
-    It is waited for as the node waits, and not by a lock: the system may hand a signal to another
-    thread, and a main thread that waits for a lock is not woken then.
+    ``wait`` does not use a lock: a signal may arrive at another thread, and then does not wake a
+    main thread that waits for a lock.
     """
 
     def __init__(self) -> None:
         self.times = 0
         self.change_counter = ChangeCounter()
 
-    def hear(self, *_: object) -> None:
+    def handle(self, *_: object) -> None:
         self.times += 1
         self.change_counter.ring()
 
-    def wait(self, node: tw.Node, has_come: Callable[[], bool]) -> None:
-        """Wait for a condition that a signal, or a ring of another thread, may have caused."""
+    def wait(self, node: tw.Node, is_met: Callable[[], bool]) -> None:
+        """Wait for a condition. Signals and rings of other threads trigger a check."""
         while True:
             seen = self.change_counter.count
-            if has_come():
+            if is_met():
                 return
             node._engine.changed(self.change_counter, seen, None).wait()
 
@@ -140,15 +140,17 @@ def _join_option(
 
     if url is not None:
         return (HubJoin(url, own, names(exports), names(imports), token),)
-    given = [option for option, value in (("as", own), ("export", exports), ("import", imports)) if value]
-    if given:
-        raise tw.InvalidArgument(f"{given[0]}: it is not allowed alone: give --join with the URL of the other hub")
+    lone_options = [option for option, value in (("as", own), ("export", exports), ("import", imports)) if value]
+    if lone_options:
+        raise tw.InvalidArgument(
+            f"{lone_options[0]}: it is not allowed alone: give --join with the URL of the other hub"
+        )
     return None
 
 
-def _name(wanted: HubSettings) -> str | None:
-    """Return the name of the hub: a join gives it one that other hubs know."""
-    return wanted.name or next((other.as_ for other in wanted.join if other.as_), None)
+def _name(hub_settings: HubSettings) -> str | None:
+    """Return the name of the hub, by default its name at another hub."""
+    return hub_settings.name or next((other.as_ for other in hub_settings.join if other.as_), None)
 
 
 def _join(node: tw.Node, other: HubJoin) -> None:
@@ -157,59 +159,62 @@ def _join(node: tw.Node, other: HubJoin) -> None:
     node.join(other.url, as_=other.as_, export=other.export, import_=other.import_, token=other.token, tls=tls)
 
 
-def _listen(node: tw.Node, url: str, wanted: HubSettings) -> Listener:
-    files = (wanted.ca, wanted.cert, wanted.key)
+def _listen(node: tw.Node, url: str, hub_settings: HubSettings) -> Listener:
+    files = (hub_settings.ca, hub_settings.cert, hub_settings.key)
     tls = tw.Tls(*files) if any(files) and is_secured(url) else None
-    return node.listen(url, tokens=wanted.tokens, insecure=wanted.insecure, tls=tls)
+    return node.listen(url, tokens=hub_settings.tokens, insecure=hub_settings.insecure, tls=tls)
 
 
-def _listen_http(node: tw.Node, url: str, wanted: HubSettings) -> Listener:
+def _listen_http(node: tw.Node, url: str, hub_settings: HubSettings) -> Listener:
     url = url if "://" in url else f"http://{url}"
     settings = tw.Http(
-        wanted.cors, wanted.hosts, wanted.http_files, wanted.http_limits, wanted.console, wanted.console_admin
+        hub_settings.cors,
+        hub_settings.hosts,
+        hub_settings.http_files,
+        hub_settings.http_limits,
+        hub_settings.console,
+        hub_settings.console_admin,
     )
-    return node.listen(url, tokens=wanted.tokens, insecure=wanted.insecure, http=settings)
+    return node.listen(url, tokens=hub_settings.tokens, insecure=hub_settings.insecure, http=settings)
 
 
 def _options(settings: Texts) -> dict[str, str]:
-    found = {}
+    options = {}
     for text in settings:
         key, divided, value = text.partition("=")
         if not divided or not key.strip():
             raise tw.InvalidArgument(
                 f"set: {text!r} is not allowed: give KEY=VALUE, such as links.link_heartbeat_ms=1000"
             )
-        found[key.strip()] = value
-    return found
+        options[key.strip()] = value
+    return options
 
 
-def _drain(node: tw.Node, until: float, signals: _StopSignals) -> None:
+def _drain(node: tw.Node, deadline: float, signals: _StopSignals) -> None:
     connection = node._link()
     connection.goodbye()
     if connection.open_calls:
-        waits = f"it waits for those that pass through it ({connection.open_calls}) until a second signal"
-        log.warning("hub.draining", "%(node)s: takes no new calls; %(waits)s", node=node.name, waits=waits)
+        detail = f"it waits for those that pass through it ({connection.open_calls}) until a second signal"
+        log.warning("hub.draining", "%(node)s: takes no new calls; %(waits)s", node=node.name, waits=detail)
 
     def drain() -> None:
         with contextlib.suppress(tw.TidewireError):
-            steps.blocking(connection.draining(until))
+            steps.blocking(connection.draining(deadline))
         drained.set()
         signals.change_counter.ring()
 
     drained = threading.Event()
-    # In a thread of its own, so that this one can receive a second signal.
+    # In another thread, so that this one can receive a second signal.
     threading.Thread(target=drain, name="drain", daemon=True).start()
     signals.wait(node, lambda: drained.is_set() or signals.times > 1)
 
 
 def _token(text: str, right: str) -> tw.Token:
-    """Return a token as it is written on a command line or in the environment: ``secret``, or
-    ``user:secret``.
-    """
+    """Parse a token of a command line or the environment: ``secret`` or ``user:secret``."""
     user, _, secret = text.rpartition(":")
-    acts = right == "admin"
-    return tw.Token(secret, user=user, inspect=right != "", inspect_payloads=acts, admin=acts)
+    is_admin = right == "admin"
+    return tw.Token(secret, user=user, inspect=right != "", inspect_payloads=is_admin, admin=is_admin)
 
 
-def _say(data: dict[str, object], text: str, as_json: bool) -> None:
+def _print(data: dict[str, object], text: str, as_json: bool) -> None:
     print(json.dumps(data) if as_json else text, flush=True)

@@ -311,7 +311,7 @@ class Connection:
         self.objects.open()
         statistics = self.node._inspector
         if statistics is not None and self.node._inspect:
-            self.subscribe(statistics.pattern, "", statistics.says, statistics.take)
+            self.subscribe(statistics.pattern, "", statistics.announcement, statistics.take)
         return self.subscribe(CHANGES, "", None, self._discovery.changed)
 
     def follow(self, bridge: Bridge) -> None:

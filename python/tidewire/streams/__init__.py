@@ -1,6 +1,4 @@
-"""Durable streams, key-value buckets and leases: in a data folder of this node, or at the hub that
-it has joined.
-"""
+"""Durable streams, key-value buckets and leases, in a data folder of this node or at its hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches: messages of one stream that are stored whole or not at all."""
+"""Batches: messages of one stream that are stored atomically."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Batch:
     """A batch of messages; an async context manager. See ``Stream.batch``.
 
     Attributes:
-        acks: The acks of its messages in their order, once its block was left.
+        acks: The acks of its messages in order, after the end of its block.
     """
 
     def __init__(self, home: Home, name: str) -> None:
@@ -39,12 +39,12 @@ class Batch:
         content: str = "value",
         ttl: float | None = None,
     ) -> None:
-        """Add a message. Nothing is sent before the end of the block. Arguments as of
+        """Add a message. The end of the block sends it. The arguments are those of
         ``Stream.publish``.
 
         Raises:
             InvalidArgument: if an argument is not allowed, the batch has 1,000 messages already, or
-                its block was left.
+                its block has ended.
         """
         if self._is_over:
             raise InvalidArgument(f"stream {self._name!r}: the block of this batch was left: begin another batch")
@@ -63,9 +63,9 @@ class Batch:
         if kind is not None or not self._messages:
             return
         results = await self._home.call("publish_batch", self._name, self._messages)
-        failures = [(number, wrong) for number, wrong in enumerate(results) if isinstance(wrong, BaseException)]
+        failures = [(number, error) for number, error in enumerate(results) if isinstance(error, BaseException)]
         if failures:
-            named = [f"message {number}: {type(wrong).__name__}: {wrong}" for number, wrong in failures]
-            text = f"stream {self._name!r}: nothing of the batch was stored: {named[0]}"
-            raise PublishFailed(text, failures=named) from failures[0][1]
+            texts = [f"message {number}: {type(error).__name__}: {error}" for number, error in failures]
+            text = f"stream {self._name!r}: nothing of the batch was stored: {texts[0]}"
+            raise PublishFailed(text, failures=texts) from failures[0][1]
         self.acks = results

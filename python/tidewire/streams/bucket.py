@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class Entry:
-    """A value of a key, or that it was deleted.
+    """An entry of a key: a value or a deletion.
 
     Attributes:
         key: The key.
-        revision: Grows with every change of the bucket.
+        revision: Revision of the bucket at this change; each change increases it.
         is_deleted: True if the key has no value.
     """
 
@@ -36,19 +36,19 @@ class Entry:
 
     @property
     def value(self) -> Any:
-        """The value; bytes if it was written with ``content`` or by another program; None if it was
-        deleted. The value has the ``type`` that the read was given.
+        """The value; bytes if it was written with ``content`` or by another program; None after a
+        deletion. It is converted to the ``type`` of the read.
 
         Raises:
-            InvalidArgument: if it does not fit the type; the message names the bucket, the revision
-                and the field.
+            InvalidArgument: if the value does not fit the type. The message names the bucket, the
+                revision and the field.
         """
         value = self._decoded()
         return value if self._type is None or self.is_deleted else self._type.fit(self.revision, value)
 
     @property
     def payload(self) -> bytes | None:
-        """The stored bytes: those that other NATS clients see; None if it was deleted."""
+        """The stored bytes, which other NATS clients see; None after a deletion."""
         value = self._decoded()
         return value if isinstance(value, bytes) else self._data
 
@@ -57,15 +57,15 @@ class Entry:
 
     @property
     def time(self) -> datetime:
-        """When it was written."""
+        """Time of the write."""
         return datetime.fromtimestamp(self._time_us / 1_000_000, UTC)
 
     def __repr__(self) -> str:
         return f"<Entry {self.key} {'deleted' if self.is_deleted else repr(self._decoded())} at {self.revision}>"
 
 
-def _stored(value: Any, content: str) -> Any:
-    """Return what a bucket stores for a value: bytes for all but "value"."""
+def _payload_of(value: Any, content: str) -> Any:
+    """Return the stored form of a value: bytes unless ``content`` is "value"."""
     if content == "value":
         return value
     if content == "json":
@@ -82,7 +82,7 @@ def _stored(value: Any, content: str) -> Any:
 
 
 class Bucket:
-    """A bucket; ``await node.kv(...)`` makes one, or finds it. Keys are subjects, such as
+    """A key-value bucket; ``await node.kv(...)`` creates or opens one. Keys are subjects, such as
     ``limits.eu``.
     """
 
@@ -93,18 +93,18 @@ class Bucket:
         self.name = name
 
     async def put(self, key: str, value: Any, *, ttl: float | None = None, content: str = "value") -> int:
-        """Write a value, and return its revision: it is on the disk then.
+        """Write a value to the disk, and return its revision.
 
         Args:
             key: The key.
-            value: Any value that can travel over links; at most 1 MiB.
-            ttl: Seconds after which it is gone.
+            value: Any value that links can encode; at most 1 MiB.
+            ttl: Seconds after which the entry expires.
             content: "json", "text" or "bytes" store the value in a form that other programs read.
-                Such a value comes back as bytes.
+                Reads return such a value as bytes.
 
         Raises:
-            PayloadTooLarge: if it has more bytes than a NATS server takes.
-            StreamFull: if the bucket would have more than its ``max_bytes``.
+            PayloadTooLarge: if it has more bytes than a NATS server accepts.
+            StreamFull: if the bucket would exceed its ``max_bytes``.
             InvalidSubject: if the key is not allowed.
         """
         return await self._put(key, value, None, ttl, content)
@@ -113,7 +113,7 @@ class Bucket:
         """Write a value if the key has none.
 
         Raises:
-            RevisionConflict: if it has one.
+            RevisionConflict: if the key has a value.
         """
         return await self._put(key, value, 0, ttl, content)
 
@@ -123,17 +123,17 @@ class Bucket:
         """Write a value if the newest entry of the key has this revision.
 
         Raises:
-            RevisionConflict: if it has another.
+            RevisionConflict: if the newest entry has another revision.
         """
         return await self._put(key, value, revision, ttl, content)
 
     async def _put(self, key: str, value: Any, expect: int | None, ttl: float | None, content: str) -> int:
-        data = encode(_stored(value, content))
+        data = encode(_payload_of(value, content))
         revision: int = await self._home.call("put", self.name, key, data, expect, span_us("ttl", ttl))
         return revision
 
     async def get(self, key: str, revision: int | None = None, *, type: Any = None) -> Entry | None:
-        """Return the newest entry of a key, or that of a revision; None if it has no value.
+        """Return the entry of a key, the newest or that of a revision; None if there is no value.
 
         Args:
             key: The key.
@@ -145,22 +145,22 @@ class Bucket:
         return None if raw is None else Entry(raw, self._type(type))
 
     async def delete(self, key: str, *, revision: int | None = None, purge: bool = False) -> int:
-        """Delete the value of a key, and its history too with ``purge``; return the revision.
+        """Delete the value of a key, with ``purge`` also its history. Return the revision.
 
         Raises:
-            RevisionConflict: if its newest entry has another revision than the one given.
+            RevisionConflict: if ``revision`` is not that of the newest entry.
         """
         deleted: int = await self._home.call("delete", self.name, key, revision, purge)
         return deleted
 
     async def keys(self, filter: str = ">") -> list[str]:
-        """Return the keys that have a value and match a pattern, in order."""
-        found: list[str] = []
+        """Return the keys that match a pattern and have a value, in order."""
+        keys: list[str] = []
         while True:
-            more = await self._home.call("keys", self.name, filter, found[-1] if found else None, 1_000)
-            found.extend(more)
-            if len(more) < 1_000:
-                return found
+            page = await self._home.call("keys", self.name, filter, keys[-1] if keys else None, 1_000)
+            keys.extend(page)
+            if len(page) < 1_000:
+                return keys
 
     async def history(self, key: str, *, type: Any = None) -> list[Entry]:
         """Return the stored entries of a key, oldest first, deletions included; ``type`` as for
@@ -172,31 +172,31 @@ class Bucket:
     def watch(
         self, filter: str = ">", *, after: int = 0, type: Any = None, raise_on_outage: bool = False
     ) -> Pages[Entry]:
-        """Return the present entries and then every change, of each key at least the newest one.
+        """Iterate over the present entries and then the changes, at least the newest of each key.
 
-        A read of it that is cancelled takes nothing: the next one continues. A watch waits while
-        the hub or the servers are away, and goes on at its position.
+        A cancelled read loses no entry: the next read continues. During an outage of the hub or
+        the servers, a watch waits, and then resumes at its position.
 
         Args:
             filter: A pattern of keys.
-            after: Changes after this revision only.
+            after: Only changes after this revision.
             type: The type of ``entry.value``, as for ``get``.
             raise_on_outage: True to raise HomeUnavailable during an outage instead.
         """
         kind, title = self._type(type), f"watch of bucket {self.name!r}"
-        core = self._home.begun().watch(self._home.reads(title, raise_on_outage), self.name, filter, after)
+        core = self._home.backend().watch(self._home.reader_options(title, raise_on_outage), self.name, filter, after)
         return Pages(self._home, core, lambda raw, _: Entry(raw, kind))
 
     def _type(self, kind: Any) -> ValueType | None:
         return value_type(f"bucket {self.name!r}: revision", kind)
 
     async def info(self) -> dict[str, Any]:
-        """Return its settings, and how many keys and bytes it has."""
+        """Return the settings of the bucket, and its numbers of keys and bytes."""
         info: dict[str, Any] = await self._home.call("bucket_info", self.name)
         return info
 
     async def purge(self) -> None:
-        """Delete the bucket with all it has."""
+        """Delete the bucket and all its entries."""
         await self._home.call("delete_bucket", self.name)
 
     def __repr__(self) -> str:
@@ -204,7 +204,7 @@ class Bucket:
 
 
 class SyncBucket(Blocking[Bucket], form_of=Bucket):
-    """A bucket for plain threads; ``node.sync.kv(...)`` makes one."""
+    """A bucket for plain threads; ``node.sync.kv(...)`` creates or opens one."""
 
     name: str
     put = blocking(Bucket.put)

@@ -1,4 +1,4 @@
-"""Capture: a stream stores what ``node.publish`` sends on its subjects."""
+"""Capture: a stream stores the messages that ``node.publish`` sends on its subjects."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 _CAPACITY = 10_000
 _CONCURRENCY = 1_000
-"""Messages that wait for one sync of the disk together."""
+"""Most messages that share one disk sync."""
 
 _FROM_NATS = "-nats-subjects"
-"""End of the name of the node by which messages of NATS come, on subjects that a URL lists."""
+"""Suffix of the names of nodes that forward NATS messages, on the subjects that a URL lists."""
 _HINT = (
     "%(node)s: no subscriber of this node has what was published on %(subject)r, and stream %(stream)r does not store it: "
     "publish to the stream, or make it with node.stream(%(stream)r, capture=True)"
@@ -31,9 +31,9 @@ async def capture(node: Node, stream: Stream) -> None:
     """Store the messages that nodes publish on the subjects of a stream, until the node stops.
 
     An actor of the node stores them. All nodes that capture the same stream are one queue group,
-    so that each message is stored once. A message that finds the mailbox full, or that can't be
-    stored, becomes a dead letter of the node. A second call for the same stream does nothing.
-    JetStream itself stores what is published on subjects that the URL of the node lists.
+    so that each message is stored once. A message becomes a dead letter of the node if the
+    mailbox is full or storing fails. A second call for the same stream does nothing. JetStream
+    itself stores the messages on subjects that the URL of the node lists.
 
     Raises:
         NotFound: if the stream was deleted.
@@ -45,7 +45,7 @@ async def capture(node: Node, stream: Stream) -> None:
 
     async def store(message: Any, ctx: Context) -> None:
         assert ctx.subject is not None
-        # The streams of these nodes are in JetStream. Stored once more, it would come again.
+        # JetStream has stored it already: a second copy would be a duplicate.
         if _is_listed(node, ctx.subject) or (ctx.origin or "").endswith(_FROM_NATS):
             return
         await stream.publish(ctx.subject, message, headers=dict(ctx.headers) if ctx.headers else None)
@@ -60,8 +60,8 @@ async def capture(node: Node, stream: Stream) -> None:
 
 
 def log_uncaptured(node: Node, subject: str) -> None:
-    """Log, once for each stream that takes a subject, that the stream does not store a message
-    which no subscriber of this node has. Other nodes of a hub may have subscribers.
+    """Log a message that has no subscriber on this node and that no stream stores, once for each
+    stream with its subject. Other nodes of a hub may have subscribers.
     """
     for name, patterns in () if _is_listed(node, subject) else list(node._not_captured.items()):
         if any(matches(pattern, subject) for pattern in patterns) and node._not_captured.pop(name, ()):
@@ -71,6 +71,6 @@ def log_uncaptured(node: Node, subject: str) -> None:
 
 
 def _is_listed(node: Node, subject: str) -> bool:
-    """Return whether the URL of a node lists a subject, so that it is published on NATS itself."""
-    listed = parse_qs(urlsplit(node.url).query).get("subjects", [])
-    return any(matches(pattern, subject) for patterns in listed for pattern in patterns.split(","))
+    """Return whether the URL of a node lists a subject, so that NATS itself publishes it."""
+    subject_lists = parse_qs(urlsplit(node.url).query).get("subjects", [])
+    return any(matches(pattern, subject) for patterns in subject_lists for pattern in patterns.split(","))

@@ -1,4 +1,4 @@
-"""State of a command, as users see it."""
+"""Public state of a command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 SERVICE = "tidewire-commands"
-"""The name under which a hub serves its commands to nodes of all languages."""
+"""Name of the service by which a hub offers its commands to nodes of all languages."""
 STAGES = ("queued", "running", "succeeded", "failed", "cancelled")
 
 
@@ -16,24 +16,24 @@ class CommandInfo:
 
     Attributes:
         id: Its id.
-        service: The service that does it.
-        command: Which of its commands it is.
+        service: Name of the service that runs it.
+        command: Name of the command.
         stage: ``queued``, ``running``, ``succeeded``, ``failed`` or ``cancelled``.
         attempt: The newest attempt, from 1; 0 if there was none.
-        retries: How often it is tried again.
-        is_cancelling: True if its worker was asked to end it.
-        key: Subject of the command, or None.
-        priority: Which go first: ``urgent``, ``high``, ``normal`` or ``low``.
-        caller: The node that has started it.
-        worker: The node that has its newest attempt, or None.
-        created: When it was started.
-        began: When its newest attempt began, or None.
-        ended: When it was over, or None.
-        fraction: How far its newest attempt is, from 0 to 1.
+        retries: Most retries after the first attempt.
+        is_cancelling: True if its worker received a cancellation.
+        key: Key of the command, or None.
+        priority: Priority in the queue: ``urgent``, ``high``, ``normal`` or ``low``.
+        caller: Name of the node that started it.
+        worker: Name of the node that runs its newest attempt, or None.
+        created: Time of its start.
+        began: Time at which its newest attempt began, or None.
+        ended: Time of its end, or None.
+        fraction: Progress of its newest attempt, from 0 to 1.
         note: Note of the newest attempt.
-        error: The exception of the newest failed attempt, in a line; empty if none has failed.
-        traceback: The traceback of that error.
-        trace: Id of the trace that its start belongs to, or None.
+        error: The exception of the newest failed attempt, in one line; empty if none has failed.
+        traceback: The traceback of ``error``.
+        trace: Trace id of its start, or None.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Runs of commands: the handle of a started command, also found again by its id."""
+"""Command runs: handles of started commands, which can be looked up by id."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _T = TypeVar("_T")
 
 
 class CommandRun(Generic[_T]):
-    """A command that was started; ``await client.reindex.start(...)`` gives it, and
-    ``node.command(id)`` in any process, also later.
+    """Handle of a started command, from ``await client.reindex.start(...)`` or from
+    ``node.command(id)`` in any process, at any time.
 
     Attributes:
-        id: Its id.
+        id: Id of the command.
     """
 
     def __init__(self, node: Node, home: Home, id: str, convert: Callable[[Any], Any] | None = None) -> None:
@@ -42,46 +42,46 @@ class CommandRun(Generic[_T]):
         self._convert = convert
 
     async def info(self) -> CommandInfo:
-        """Return what there is of it.
+        """Return the state of the command.
 
         Raises:
-            NotFound: if there is no such command, or not any more: it has ended, and was kept as
-                long as its service says.
+            NotFound: if there is no such command, or it has ended and the retention time of its
+                service has passed.
         """
         return CommandInfo(**decode(await self._home.call("command_info", self.id)))
 
     async def result(self, timeout: float | None = None) -> _T:
-        """Wait until it is over, and return its result.
+        """Wait until the command has ended, and return its result.
 
         Args:
-            timeout: Seconds after which TimeoutError is raised; None for as long as it takes. The
-                command goes on.
+            timeout: Seconds after which TimeoutError is raised; None for no limit. The command
+                continues.
 
         Raises:
             NotFound: as ``info`` does.
             CallCancelled: if it was cancelled.
             WorkerLost: if the worker of its last attempt was lost.
-            BaseException: what its last attempt has raised: the same type, or RemoteError if it has
-                none here.
+            BaseException: the exception of its last attempt; RemoteError if its type does not exist
+                here.
         """
-        until = None if timeout is None else monotonic() + timeout
-        found = None
-        if until is not None:
-            # The first look does not depend on the time.
-            found = await self._patiently("command_record", pause_s=timeout)
-        while found is None or not found[0]:
-            left = None if until is None else until - monotonic()
-            if left is not None and left <= 0:
-                stage = "out of reach" if found is None else decode(found[1])["stage"]
+        deadline = None if timeout is None else monotonic() + timeout
+        reply = None
+        if deadline is not None:
+            # The first lookup ignores the timeout.
+            reply = await self._call_through_outage("command_record", pause_s=timeout)
+        while reply is None or not reply[0]:
+            left_s = None if deadline is None else deadline - monotonic()
+            if left_s is not None and left_s <= 0:
+                stage = "out of reach" if reply is None else decode(reply[1])["stage"]
                 raise TimeoutError(
                     f"command {self.id}: it was {stage} for as long as was waited: it goes on; wait longer, or look again later"
                 )
             try:
-                async with asyncio.timeout(left):
-                    found = await self._patiently("command_ended", pause_s=left) or found
+                async with asyncio.timeout(left_s):
+                    reply = await self._call_through_outage("command_ended", pause_s=left_s) or reply
             except TimeoutError:
-                found = await self._patiently("command_record", pause_s=0.0) or found
-        return cast("_T", self._outcome(decode(found[1])))
+                reply = await self._call_through_outage("command_record", pause_s=0.0) or reply
+        return cast("_T", self._outcome(decode(reply[1])))
 
     def _outcome(self, record: dict[str, Any]) -> Any:
         if record["stage"] == "succeeded":
@@ -96,9 +96,9 @@ class CommandRun(Generic[_T]):
         error = decode(record["error"])
         raise error if isinstance(error, BaseException) else RemoteError(message=short(error))
 
-    async def _patiently(self, call: str, *args: Any, pause_s: float | None = None) -> Any:
-        """Return the result of a call of the storage backend; None while that is away, after a
-        pause: the command goes on all the same.
+    async def _call_through_outage(self, call: str, *args: Any, pause_s: float | None = None) -> Any:
+        """Call the storage backend. During an outage, pause and return None: the command
+        continues meanwhile.
         """
         try:
             return await self._home.call(call, self.id, *args)
@@ -114,29 +114,29 @@ class CommandRun(Generic[_T]):
             return None
 
     async def progress(self) -> AsyncIterator[CommandProgress]:
-        """Yield how far it is, now and then as it changes, until it is over. Of changes that come
-        quickly the newest is seen.
+        """Yield the present progress and then its changes, until the command ends. Of rapid
+        changes it yields the newest.
 
         Raises:
             NotFound: as ``info`` does.
         """
-        after, seen, is_over = 0, None, False
+        after, last_report, is_over = 0, None, False
         while not is_over:
-            found = await self._patiently("command_reported", after)
-            if found is None:
+            reply = await self._call_through_outage("command_reported", after)
+            if reply is None:
                 continue
-            report, after, is_over = found
-            if report is not None and report != seen:
-                seen = report
+            report, after, is_over = reply
+            if report is not None and report != last_report:
+                last_report = report
                 fraction, note, attempt, time_us = report
                 yield CommandProgress(fraction, note, attempt, time_of(time_us))  # type: ignore[arg-type]
 
     async def cancel(self) -> bool:
-        """Have it end: at once if it waits; if it runs, its coroutine is interrupted, and its plain
-        function at its next report.
+        """Cancel the command: at once if it is queued. A running coroutine is interrupted, a plain
+        function at its next progress report.
 
         Returns:
-            True if the command was not over, and nobody had cancelled it.
+            True if the command had not ended and was not cancelled before.
 
         Raises:
             NotFound: as ``info`` does.
@@ -144,8 +144,8 @@ class CommandRun(Generic[_T]):
         return bool(await self._home.call("command_cancel", self.id))
 
     async def retry(self) -> bool:
-        """Have it begin anew, if it has failed or was cancelled, with all its attempts. Returns
-        whether it does.
+        """Queue a failed or cancelled command again, with all its attempts. Return False if it has
+        neither failed nor been cancelled.
 
         Raises:
             NotFound: as ``info`` does.
@@ -162,8 +162,8 @@ class CommandRun(Generic[_T]):
 
 
 class SyncCommandRun(Blocking[CommandRun[_T]], Generic[_T]):
-    """A command for plain threads; ``node.sync.command(id)`` and ``client.sync.reindex.start(...)``
-    give it.
+    """A command for plain threads, from ``node.sync.command(id)`` or
+    ``client.sync.reindex.start(...)``.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""The worker of one command of a served instance: it runs the attempts that the node gives it."""
+"""Worker of one command of a service instance: runs the attempts that the node dispatches."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ End = tuple[str, bytes | None, bytes | None, str | None, str | None]
 
 
 class CommandWorker(StreamWorker):
-    """The worker of one command. All but ``mark`` and ``title`` is for the node's event loop.
+    """Worker of one command. Only ``mark`` and ``title`` may be used off the node's event loop.
 
     Args:
-        host: The instance that it belongs to.
+        host: Its service instance.
         home: Storage backend of records and tokens.
         bound: The function of the command.
-        mark: The options it was declared with.
+        mark: The options of its declaration.
         dispatcher: Dispatcher whose threads run a plain function.
-        changed: Counts when it may be idle.
+        changed: Counter that rings when the worker may have become idle.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class CommandWorker(StreamWorker):
         self.mark, self.consumer, self._changed = mark, None, changed
 
     async def open(self) -> None:
-        """Make the queue, if it is not there, and begin."""
+        """Create the queue if it does not exist, and start."""
         mark, host = self.mark, self._host
         exclusive = mark.exclusive is not None
         options = (
@@ -89,11 +89,11 @@ class CommandWorker(StreamWorker):
         attempt.finish(*await self._outcome(attempt, running))
 
     async def _outcome(self, attempt: CommandAttempt, running: InboundCall) -> End:
-        task = asyncio.get_running_loop().create_task(self._called(attempt, running))
+        task = asyncio.get_running_loop().create_task(self._call(attempt, running))
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError:
-            # The loop ends, or nobody waits for the node any more.
+            # The loop ends, or the node has stopped.
             task.cancel()
             raise
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
@@ -102,13 +102,13 @@ class CommandWorker(StreamWorker):
                 return "returned", encode(task.result()), None, None, None
             except TidewireError as refused:
                 error = refused
-        why = attempt.why if isinstance(error, asyncio.CancelledError) else ""
-        if why == "timeout":
+        reason = attempt.why if isinstance(error, asyncio.CancelledError) else ""
+        if reason == "timeout":
             error = TaskTimeout(
                 f"{self.title}: it took longer than timeout={self.mark.timeout} s: allow more, or do less"
             )
-        elif why:
-            return "cancelled" if why == "cancelled" else "interrupted", None, None, None, None
+        elif reason:
+            return "cancelled" if reason == "cancelled" else "interrupted", None, None, None, None
         outcome = "raised"
         if isinstance(error, _Refused):
             error, outcome = error.error, "refused"
@@ -118,7 +118,7 @@ class CommandWorker(StreamWorker):
         line, trace = fault_of(error) or ("", "")
         return outcome, None, _encoded(error), line[:1_024], trace[-_TRACEBACK_MAX:]
 
-    async def _called(self, attempt: CommandAttempt, running: InboundCall) -> Any:
+    async def _call(self, attempt: CommandAttempt, running: InboundCall) -> Any:
         if running.cancelled:
             raise asyncio.CancelledError
         args, kwargs = self._arguments(attempt, running)
@@ -129,21 +129,21 @@ class CommandWorker(StreamWorker):
             finally:
                 running.leave(token)
         call = functools.partial(self._bound.call, *args, **kwargs)
-        pending, _ = self._threads.ask(functools.partial(self._on_thread, running, call), None, "normal")
+        pending, _ = self._threads.ask(functools.partial(self._call_on_thread, running, call), None, "normal")
         value = await pending
         if isinstance(value, Failure):
             raise value.error
         return value
 
     def _arguments(self, attempt: CommandAttempt, running: InboundCall) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of the method: by name, so that progress and context may stand
-        anywhere.
+        """Return the arguments of the method by name, because progress and context may have any
+        position.
         """
         signature = self._bound.signature
         try:
-            given, named = decode(attempt.arguments)
-            signature.check(self.title, tuple(given), named)
-            args, kwargs = signature.convert(self.title, tuple(given), named)
+            values, named_values = decode(attempt.arguments)
+            signature.check(self.title, tuple(values), named_values)
+            args, kwargs = signature.convert(self.title, tuple(values), named_values)
         except TidewireError as error:
             raise _Refused(error) from None
         kwargs = dict(kwargs)
@@ -158,7 +158,7 @@ class CommandWorker(StreamWorker):
 
 
 class _Refused(Exception):
-    """The arguments of a command do not fit."""
+    """The arguments of a command do not fit its signature."""
 
     def __init__(self, error: TidewireError) -> None:
         super().__init__(str(error))
@@ -166,8 +166,8 @@ class _Refused(Exception):
 
 
 def _encoded(error: BaseException) -> bytes:
-    """Return an error as bytes; an error whose parts do not travel becomes its text."""
+    """Return an error as bytes. RemoteError with its text replaces one that can't be encoded."""
     try:
         return encode(error)
-    except Exception:  # noqa: BLE001 - whatever its parts are
+    except Exception:  # noqa: BLE001 - its parts may raise anything
         return encode(RemoteError(type(error).__qualname__, str(error)))

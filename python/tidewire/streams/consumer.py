@@ -1,4 +1,4 @@
-"""Consumers: named cursors over a stream, whose events are settled."""
+"""Consumers: named cursors over a stream, whose deliveries are settled."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Consumer(Reader[Event]):
     """A consumer of a stream: ``async for event in consumer``, or ``await consumer.next()``. See
     ``Stream.consumer``.
 
-    Several may take events from one consumer, in one process or many: each event goes to one of
-    them. Events are fetched in batches that grow while they are handled quickly, and are of one
-    event while they are not.
+    Several readers, in one process or many, may share one consumer: each event goes to one of
+    them. Events are fetched in batches. The batches grow while events are handled quickly, and
+    have one event otherwise.
 
-    While the hub or the servers are away, it waits for them. Acks of that time are stored
-    afterwards, and events that were fetched and not begun go back.
+    During an outage of the hub or the servers, the consumer waits. Acks are stored afterwards.
+    Fetched events that were not begun are returned.
     """
 
     _form: type[SyncConsumer]
@@ -40,12 +40,12 @@ class Consumer(Reader[Event]):
         shape: ValueType | None = None,
         raise_on_outage: bool = False,
     ) -> None:
-        def late(count: int) -> None:
+        def log_late_acks(count: int) -> None:
             text = "consumer %(consumer)s of stream %(stream)s: %(late)d acks came too late: their events were delivered again"
             log.warning("consumer.acks_late", text, stream=stream, consumer=name, late=count)
 
-        reads = home.reads(f"consumer {name!r} of stream {stream!r}", raise_on_outage)
-        core = home.begun().consumer(reads, stream, name, max_in_flight, late)
+        reader_options = home.reader_options(f"consumer {name!r} of stream {stream!r}", raise_on_outage)
+        core = home.backend().consumer(reader_options, stream, name, max_in_flight, log_late_acks)
         super().__init__(home, core, lambda fields, delivery: Event(fields, delivery, shape))
         self._stream = stream
         self.name = name
@@ -54,35 +54,35 @@ class Consumer(Reader[Event]):
         """Wait for the next event.
 
         Args:
-            timeout: Seconds after which None is returned, during an outage a second later at most;
+            timeout: Seconds after which None is returned, during an outage at most a second later;
                 None for no limit.
 
-        Cancelled, it takes nothing: events on their way go back to the stream, and no delivery is
-        used up, but on NATS, where the last one never is.
+        Safe to cancel: events in transit return to the stream, and no delivery is counted. On NATS
+        the deliveries are counted, but never the last one.
         """
-        taken = self._core.take()
-        return await self._next(timeout) if taken is None else self._make(*taken)
+        raw = self._core.take()
+        return await self._next(timeout) if raw is None else self._make(*raw)
 
     async def _next(self, timeout: float | None = None) -> Event | None:
-        self._readers.holding.discard(self)
+        self._readers.with_pending.discard(self)
         event = await super()._next(timeout)
         if event is not None:
-            self._readers.holding.add(self)
+            self._readers.with_pending.add(self)
         return event
 
     async def flush(self) -> None:
-        """Wait until everything that was settled is on the disk.
+        """Wait until all settlements are on the disk.
 
         Raises:
-            HomeError: if the storage backend can't be reached, or was closed.
+            HomeError: if the storage backend is unreachable or closed.
         """
         await self._core.flush()
 
     async def close(self) -> None:
-        """Store the settled deliveries, and give back the fetched and unhandled ones: another
-        consumer gets them at once.
+        """Flush the settlements, and return the fetched deliveries that were not handled: other
+        readers get them at once.
 
-        The return is not a delivery, except on NATS, which counts each send.
+        A return is not counted as a delivery, except on NATS, which counts each send.
         """
         self._core.give_back()
         await self.flush()
@@ -93,26 +93,26 @@ class Consumer(Reader[Event]):
             await self.flush()
 
     async def info(self) -> ConsumerInfo:
-        """Return its state: its lag, its pending deliveries, its waiting events.
+        """Return the state of the consumer: lag, pending deliveries, waiting events.
 
         Raises:
-            NotFound: if it was deleted.
+            NotFound: if the consumer was deleted.
         """
         from tidewire.streams.stream import ConsumerInfo
 
         return ConsumerInfo.of(await self._home.call("consumer_info", self._stream, self.name))
 
     async def pause(self) -> None:
-        """Deliver nothing more, to nobody, until it is resumed. Delivered events may be settled."""
+        """Stop deliveries to all readers until ``resume``. Earlier deliveries can be settled."""
         await self._home.call("pause", self._stream, self.name, None)
 
     async def resume(self) -> None:
-        """Go on with delivering."""
+        """Resume deliveries."""
         await self._home.call("resume", self._stream, self.name)
 
     async def seek(self, start: Any) -> None:
-        """Go on at another place: ``"new"``, ``"all"``, a sequence or a datetime. Pending
-        deliveries are forgotten.
+        """Move the consumer to ``"new"``, ``"all"``, a sequence or a datetime. Pending deliveries
+        are dropped.
         """
         from tidewire.streams.stream import start_of
 
@@ -120,22 +120,22 @@ class Consumer(Reader[Event]):
         await self._home.call("seek", self._stream, self.name, start_of(start))
 
     async def dead_letters(self, start: int = 0, limit: int = 100) -> list[DeadEvent]:
-        """Return events that were given up, in order, from a sequence on."""
+        """Return at most ``limit`` dead letters, in order, from a sequence on."""
         raw = await self._home.call("dead_letters", self._stream, self.name, start, limit)
         return [DeadEvent(fields) for fields in raw]
 
     async def requeue(self, *sequences: int) -> int:
-        """Deliver dead letters anew. Returns how many of them there were."""
+        """Deliver dead letters again. Return their number."""
         requeued: int = await self._home.call("requeue", self._stream, self.name, list(sequences))
         return requeued
 
     async def drop_dead(self, *sequences: int) -> int:
-        """Forget dead letters. Returns how many of them there were."""
+        """Delete dead letters. Return their number."""
         dropped: int = await self._home.call("drop_dead", self._stream, self.name, list(sequences))
         return dropped
 
     async def delete(self) -> None:
-        """Delete it with its dead letters. Callers that wait for its events get NotFound."""
+        """Delete the consumer and its dead letters. Readers that wait for an event get NotFound."""
         await self._home.call("delete_consumer", self._stream, self.name)
 
     def __repr__(self) -> str:
@@ -153,8 +153,8 @@ class SyncConsumer(Blocking[Consumer], form_of=Consumer):
 
     def next(self, timeout: float | None = None) -> Event | None:
         """Wait for the next event; None after ``timeout`` seconds."""
-        if (taken := self._of._core.take()) is not None:
-            return self._of._make(*taken)
+        if (raw := self._of._core.take()) is not None:
+            return self._of._make(*raw)
         return run(self._node, self._of.next(timeout))
 
     def __iter__(self) -> Iterator[Event]:
@@ -164,13 +164,13 @@ class SyncConsumer(Blocking[Consumer], form_of=Consumer):
             yield event
 
     def ack(self, event: Event, wait: bool = False) -> None:
-        """Say that an event was handled."""
+        """Acknowledge an event: it was handled."""
         run(self._node, event.ack(wait))
 
     def nak(self, event: Event, delay: float | None = None, error: BaseException | None = None) -> None:
-        """Say that it failed."""
+        """Reject a delivery: its handling has failed, and the event is delivered again."""
         run(self._node, event.nak(delay, error))
 
     def term(self, event: Event, reason: str, error: BaseException | None = None) -> None:
-        """Say that it can't be handled."""
+        """Move an event to the dead letters: it can't be handled."""
         run(self._node, event.term(reason, error))

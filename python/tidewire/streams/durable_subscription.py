@@ -1,4 +1,4 @@
-"""The durable handler of a served instance: it handles the events that the node gives it."""
+"""Durable handler of a service instance: handles the events that the node dispatches."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 
 class DurableSubscription(StreamWorker):
-    """One handler of durable events. All but ``mark`` and ``title`` is for the node's event loop.
+    """One durable handler. Only ``mark`` and ``title`` may be used off the node's event loop.
 
     Args:
-        host: The instance that it belongs to.
-        home: Where its stream lives.
+        host: Its service instance.
+        home: Storage backend of its stream.
         bound: The handler of events.
-        subject: Which subjects.
-        mark: The options it was declared with.
-        event_parameter: The parameter that takes the event, if there is one.
-        takes_value: True if the first parameter takes the value.
+        subject: Pattern of its subjects.
+        mark: The options of its declaration.
+        event_parameter: Name of the parameter for the event, or None.
+        takes_value: True if the first parameter is the value.
         dispatcher: Dispatcher whose threads run a plain function.
-        changed: Counts when it may be idle.
+        changed: Counter that rings when the handler may have become idle.
     """
 
     def __init__(
@@ -61,14 +61,14 @@ class DurableSubscription(StreamWorker):
         self._origin = ""
         self._subject, self._changed = subject, changed
         self._event_parameter, self._takes_value = event_parameter, takes_value
-        self._plain: set[InboundCall] = set()
+        self._thread_calls: set[InboundCall] = set()
         self._is_cut = False
 
     async def open(self) -> None:
-        """Find its stream, make or find its consumer, and begin.
+        """Find its stream, create or open its consumer, and start.
 
         Raises:
-            NotFound: if no stream takes its subjects.
+            NotFound: if no stream stores its subjects.
             InvalidArgument: if several do.
             SettingsDiffer: if its consumer exists with other settings.
         """
@@ -96,21 +96,21 @@ class DurableSubscription(StreamWorker):
         self._serve()
 
     def cut(self) -> None:
-        """Begin nothing more, interrupt the running handlers, and give all events back."""
+        """Dispatch no more events, interrupt the running handlers, and return all events."""
         self._is_cut = True
         super().cut()
         for task in list(self._tasks):
             task.cancel()
-        for running in list(self._plain):
+        for running in list(self._thread_calls):
             running.cancel()
 
-    # Its events
+    # Events
 
     async def _run(self, worker: DeliveryWorker) -> None:
-        """Handle queued events, one after the other, until none is left."""
-        while (taken := worker.begin()) is not None:
+        """Handle queued events one by one until the queue is empty."""
+        while (raw := worker.begin()) is not None:
             began = perf_counter()
-            error = await self._handle(Event(*taken))
+            error = await self._handle(Event(*raw))
             took_us, failure = int((perf_counter() - began) * 1e6), "" if error is None else type(error).__name__
             self._host.node._engine.took("process", self._origin, failure, took_us)
             if error is None:
@@ -131,17 +131,17 @@ class DurableSubscription(StreamWorker):
             if self._threads is None:
                 token = running.enter_task()
                 try:
-                    await self._called(running, event)
+                    await self._call(running, event)
                 finally:
                     running.leave(token)
                 return None
-            self._plain.add(running)
+            self._thread_calls.add(running)
             try:
-                call = functools.partial(self._called_plain, running, event)
-                pending, _ = self._threads.ask(functools.partial(self._on_thread, running, call), None, "normal")
+                call = functools.partial(self._call_plain, running, event)
+                pending, _ = self._threads.ask(functools.partial(self._call_on_thread, running, call), None, "normal")
                 value = await pending
             finally:
-                self._plain.discard(running)
+                self._thread_calls.discard(running)
             if isinstance(value, Failure):
                 raise value.error
             return asyncio.CancelledError() if running.cancelled else None
@@ -154,15 +154,15 @@ class DurableSubscription(StreamWorker):
             host.log_failure(running, error)
             return error if isinstance(error, asyncio.CancelledError) else error_for_caller(self.title, error)
 
-    def _called(self, running: InboundCall, event: Event) -> Any:
+    def _call(self, running: InboundCall, event: Event) -> Any:
         running.request.args = (event.value,) if self._takes_value else (event,)
         if self._event_parameter is not None and self._takes_value:
             running.request.kwargs = {self._event_parameter: event}
         args, kwargs = self._host.arguments(running)
         return self._bound.call(*args, **kwargs)
 
-    def _called_plain(self, running: InboundCall, event: Event) -> None:
-        value = self._called(running, event)
+    def _call_plain(self, running: InboundCall, event: Event) -> None:
+        value = self._call(running, event)
         if inspect.iscoroutine(value):
             value.close()
             raise InvalidArgument(

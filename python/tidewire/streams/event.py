@@ -1,4 +1,4 @@
-"""Events of a stream, and the settlement of their deliveries."""
+"""Events of a stream, and the settlement of deliveries."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ Raw = tuple[str, bytes, "str | None", "str | None", "list[tuple[str, str]]", int
 
 
 def content_of(value: Any, content: str, headers: dict[str, str] | None) -> tuple[bytes, list[tuple[str, str]]]:
-    """Return a value as bytes, and the headers that say what they are."""
+    """Return the payload of a value, and its headers with the content type."""
     if content == "value":
         data = encode(value)
         return data, _PLAIN if headers is None else [*headers.items(), _VALUE]
-    given = [] if headers is None else list(headers.items())
+    own_headers = [] if headers is None else list(headers.items())
     if content == "json":
-        return json.dumps(value, separators=(",", ":")).encode(), [*given, _JSON]
+        return json.dumps(value, separators=(",", ":")).encode(), [*own_headers, _JSON]
     if content != "bytes":
         raise InvalidArgument(f'content: {content!r} is not allowed: give "value", "json" or "bytes"')
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise InvalidArgument(f'value: a {type(value).__name__} is not allowed with content="bytes": give bytes')
-    return bytes(value), given
+    return bytes(value), own_headers
 
 
-def decoded(payload: bytes, headers: list[tuple[str, str]]) -> Any:
-    """Return the value that was written as ``content_of`` says; bytes if no header says what they
-    are.
+def decode_payload(payload: bytes, headers: list[tuple[str, str]]) -> Any:
+    """Return the value of a payload from ``content_of``; bytes without a content type in the
+    headers.
     """
-    given = next((value for name, value in headers if name == CONTENT or name.lower() == CONTENT), "")
-    if given == "tidewire":
+    content_type = next((value for name, value in headers if name == CONTENT or name.lower() == CONTENT), "")
+    if content_type == "tidewire":
         return decode(payload)
     # Other programs add parameters, such as a charset.
-    content = given.partition(";")[0].strip().lower()
+    content = content_type.partition(";")[0].strip().lower()
     if content == "tidewire":
         return decode(payload)
     if content == "application/json":
@@ -56,19 +56,19 @@ class Event:
     """An event of a stream.
 
     Attributes:
-        subject: Where it was published.
-        sequence: Its place in the stream, from 1.
-        key: Subject of the event, or None.
+        subject: The subject to which it was published.
+        sequence: Its sequence number in the stream, from 1.
+        key: Its key, such as a customer, or None.
         id: Its idempotency key, or None.
-        delivery: Which attempt this is, from 1; 0 for one that was read without a consumer.
+        delivery: Number of this delivery, from 1; 0 if it was read without a consumer.
     """
 
     __slots__ = (
         "_delivery",
         "_headers",
         "_payload",
-        "_shape",
         "_time_us",
+        "_value_type",
         "delivery",
         "id",
         "key",
@@ -81,58 +81,58 @@ class Event:
             raw
         )
         self._delivery = delivery
-        self._shape = shape
+        self._value_type = shape
 
     @property
     def value(self) -> Any:
-        """The published value, or bytes if no header says its type. The value has the ``type`` that
-        ``consumer`` or ``read`` was given. Decoded anew each time.
+        """The published value; bytes without a content type in the headers. It is converted to the
+        ``type`` of ``consumer`` or ``read``. Each access decodes it again.
 
         Raises:
-            InvalidArgument: if it does not fit the type; the message names the stream, the event
-                and the field.
+            InvalidArgument: if the value does not fit the type. The message names the stream, the
+                event and the field.
         """
-        value = decoded(self._payload, self._headers)
-        return value if self._shape is None else self._shape.fit(self.sequence, value)
+        value = decode_payload(self._payload, self._headers)
+        return value if self._value_type is None else self._value_type.fit(self.sequence, value)
 
     @property
     def payload(self) -> bytes:
-        """The published value, encoded."""
+        """The encoded value, as it was published."""
         return self._payload
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers, the type of the content among them."""
+        """The headers, including the content type."""
         return dict(map(tuple, self._headers))  # type: ignore[arg-type]
 
     @property
     def time(self) -> datetime:
-        """When it was stored."""
+        """Time at which the stream stored it."""
         return datetime.fromtimestamp(self._time_us / 1_000_000, UTC)
 
     async def ack(self, wait: bool = False) -> None:
-        """Say that it was handled: it is not delivered again.
+        """Acknowledge the event: it is not delivered again.
 
-        Acks are stored in batches in the background. One that is lost with the process is no loss:
-        the event comes again.
+        Acks are stored in batches in the background. If the process ends before its ack is stored,
+        the event is delivered again.
 
         Args:
-            wait: If true, wait until the ack is on the disk, and raise the error of the storage
-                backend. A consumer that waits outages out waits here, too.
+            wait: True to wait until the ack is on the disk, and to raise the error of the storage
+                backend. During an outage this waits as its consumer does.
 
         Raises:
-            StaleDelivery: if it was settled before; with ``wait`` also if it was given to another
-                since.
+            StaleDelivery: if the delivery was settled before; with ``wait`` also if the event was
+                delivered to another reader since.
         """
         await self._settle("ack", None, "", None, wait)
 
     async def nak(self, delay: float | None = None, error: BaseException | None = None, wait: bool = False) -> None:
-        """Say that it failed: it comes again, or is a dead letter if that was the last delivery.
+        """Redeliver the event after a failure, or make it a dead letter after its last delivery.
 
         Args:
-            delay: Seconds until then; None for the consumer's ``backoff``.
-            error: The exception; the dead letter has it with its traceback.
-            wait: As of ``ack``.
+            delay: Seconds until the redelivery; None for the consumer's ``backoff``.
+            error: The exception; the dead letter stores it with its traceback.
+            wait: As for ``ack``.
 
         Raises:
             StaleDelivery: as ``ack`` does.
@@ -142,14 +142,14 @@ class Event:
         await self._settle("nak", span_us("delay", delay), "", fault_of(error), wait)
 
     async def term(self, reason: str, error: BaseException | None = None, wait: bool = False) -> None:
-        """Say that it can't be handled: it is a dead letter at once. Raises as ``ack`` does."""
+        """Make the event a dead letter at once: it can't be handled. Raises as ``ack`` does."""
         await self._settle("term", None, reason, fault_of(error), wait)
 
     async def working(self) -> None:
-        """Say that it is still worked on: its ack wait begins anew.
+        """Restart the ack wait of the delivery: its handling continues.
 
         Raises:
-            StaleDelivery: if its time was over.
+            StaleDelivery: if its ack wait had passed.
         """
         await self._settle("working", None, "", None, True)
 
@@ -165,16 +165,16 @@ class Event:
 
 
 class DeadEvent:
-    """An event that a consumer has given up.
+    """A dead letter of a consumer.
 
     Attributes:
-        sequence: Its place in the stream.
-        event: The event, or None if the stream does not have it any more.
-        deliveries: How often it was delivered.
-        reason: ``max_deliver``, or what ``term`` was given.
-        error: The last exception, in a line.
+        sequence: Sequence number of the event in the stream.
+        event: The event, or None if the stream no longer has it.
+        deliveries: Number of its deliveries.
+        reason: ``max_deliver``, or the ``reason`` of ``term``.
+        error: The last exception, in one line.
         traceback: The traceback of the error; may be empty.
-        time: When it was given up.
+        time: Time at which it became a dead letter.
     """
 
     __slots__ = ("deliveries", "error", "event", "reason", "sequence", "time", "traceback")
@@ -189,7 +189,7 @@ class DeadEvent:
 
 
 def fault_of(error: BaseException | None) -> tuple[str, str] | None:
-    """Return an error in a line, and its traceback."""
+    """Return an error in one line, and its traceback."""
     if error is None:
         return None
     import traceback

@@ -1,5 +1,5 @@
-"""Storage backend of streams, buckets and leases: a folder of this process, or the hub, which
-serves its own as a service.
+"""Storage backend of streams, buckets and leases: a folder of this process, or that of the hub,
+which serves it as a service.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from tidewire.node import Node
 
 SERVICE = "tidewire-streams"
-"""The name under which a node with a data folder serves it to those that join it."""
+"""Name of the service by which a node offers its data folder to the nodes that join it."""
 
 
 class Home:
     """The calls of a storage backend, by name, with plain data; the same for a folder and a hub.
 
-    Cancelling a call that was begun does not take it back. A cancelled wait for events or a lease
-    ends, and its storage backend has at once what nobody has taken.
+    Cancelling a call does not undo it. A cancelled wait for events or a lease ends, and returns
+    untaken events and leases to the storage backend at once.
 
     Attributes:
         owner: The node that makes the calls.
@@ -39,47 +39,47 @@ class Home:
         self._connect = connect
 
     def call(self, name: str, *args: Any) -> Awaitable[Any]:
-        """Begin a call: an error of it is raised where it is awaited, or here."""
+        """Begin a call. Its error is raised here or when the call is awaited."""
         self.check()
         if self.is_remote and self._folder is None:
             self._folder = self.owner._hub_home()
         if self._folder is None:
             assert self._connect is not None
             return self._call_connected(self._connect, name, args)
-        begun: Awaitable[Any] = getattr(self._folder, name)(*args)
-        return begun
+        result: Awaitable[Any] = getattr(self._folder, name)(*args)
+        return result
 
     def check(self) -> None:
-        """Refuse calls to a hub when the node has stopped, and all calls in the child of a fork.
+        """Refuse calls to a hub after the stop of the node, and all calls in a forked child.
 
         Raises:
-            NodeStopped: if it has. ForkedError if the node is the parent's.
+            NodeStopped: if the node has stopped. ForkedError in a forked child.
         """
         if self.is_remote:
             self.owner._check()
         else:
             self.owner._engine.check()
 
-    def begun(self) -> StreamHome:
-        """Return the storage backend, after a call was made."""
+    def backend(self) -> StreamHome:
+        """Return the storage backend. Only valid after a first call."""
         assert self._folder is not None
         return self._folder
 
     async def lease(self, name: str, holder: str, ttl_s: float, timeout_s: float | None, tied: bool) -> HeldLease:
-        """Acquire a lease. Cancelled, it is not held."""
+        """Acquire a lease. Cancelled, it releases the lease."""
         acquired: HeldLease = await self.call("lease", self.owner._engine, name, holder, ttl_s, timeout_s, tied)
         return acquired
 
-    def reads(self, title: str, raise_on_outage: bool) -> tuple[Any, ...]:
-        """Return the first argument of a call that makes a reader with this title."""
+    def reader_options(self, title: str, raise_on_outage: bool) -> tuple[Any, ...]:
+        """Return the first argument of calls that create a reader with this title."""
         from tidewire.streams.pages import outage_log
 
         self.check()
         return self.owner._engine, title, None if raise_on_outage else outage_log(title)
 
     def subscription(self, *args: Any) -> StreamWorker:
-        """Begin to handle the events of a consumer. A call was made before."""
-        return self.begun().subscription(self.owner._engine, *args)
+        """Start to handle the events of a consumer. Only valid after a first call."""
+        return self.backend().subscription(self.owner._engine, *args)
 
     async def _call_connected(
         self, connect: Callable[[], Awaitable[StreamHome]], name: str, args: tuple[Any, ...]
@@ -92,7 +92,7 @@ def span_us(field: str, seconds: float | None) -> int | None:
     """Return seconds as microseconds.
 
     Raises:
-        InvalidArgument: if it is no number of seconds from 0 on.
+        InvalidArgument: if ``seconds`` is not a number from 0 on.
     """
     if seconds is None:
         return None
@@ -103,5 +103,5 @@ def span_us(field: str, seconds: float | None) -> int | None:
 
 
 def time_of(time_us: int | None) -> datetime | None:
-    """Return a time of the storage backend."""
+    """Return a time of the storage backend, in microseconds, as a datetime."""
     return None if time_us is None else datetime.fromtimestamp(time_us / 1_000_000, UTC)

@@ -17,8 +17,8 @@ class Lease:
     """A lease: ``async with node.lease("nightly", ttl=5.0) as lease``. It is renewed while the
     block runs.
 
-    If it can't be renewed, ``is_held`` is False before its time is over by this process's own
-    clock, and leaving the block raises.
+    If a renewal fails, ``is_held`` becomes False before the TTL ends on this process's clock, and
+    the end of the block raises LeaseLost.
     """
 
     def __init__(
@@ -31,19 +31,19 @@ class Lease:
         self._holder = holder
         self._ttl = float(ttl)
         self._timeout = timeout
-        # A hub releases it as soon as the link of this process ends.
+        # The hub releases a tied lease as soon as the link of this process ends.
         self._tied = tied
-        self._held: HeldLease | None = None
+        self._grant: HeldLease | None = None
 
     @property
     def fence(self) -> int:
-        """The fencing token: greater than that of everybody who held it before. Give it to stores
-        that can compare it.
+        """Fencing token: greater than the tokens of all earlier holders. Pass it to stores that
+        compare fencing tokens.
 
         Raises:
             LeaseLost: if the lease is not held.
         """
-        fence = None if self._held is None else self._held.fence
+        fence = None if self._grant is None else self._grant.fence
         if fence is None:
             raise LeaseLost(
                 f"lease {self.name!r}: it is not held: acquire it, and stop what it protects when it is lost"
@@ -52,40 +52,40 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """True if the lease is certainly held, by the clock of this process, counted from before
-        the request.
+        """True if the lease is certainly held: its TTL, counted on the clock of this process from
+        before the request, has not passed.
         """
-        return self._held is not None and self._held.fence is not None
+        return self._grant is not None and self._grant.fence is not None
 
     async def acquire(self) -> int:
-        """Wait for the lease, and return its fencing token. Cancelled, it does not hold it.
+        """Wait for the lease, and return its fencing token. Cancelled, it acquires nothing.
 
         Raises:
-            LeaseHeld: if another holder has had it for ``timeout`` seconds.
+            LeaseHeld: if another holder still has the lease after ``timeout`` seconds.
         """
-        self._held = await self._home.lease(self.name, self._holder, self._ttl, self._timeout, self._tied)
+        self._grant = await self._home.lease(self.name, self._holder, self._ttl, self._timeout, self._tied)
         return self.fence
 
     async def lost(self) -> None:
-        """Wait until it is not held for sure any more, or was given back."""
-        if self._held is not None:
-            await self._held.lost()
+        """Wait until the lease is no longer certainly held, or was released."""
+        if self._grant is not None:
+            await self._grant.lost()
 
     async def release(self) -> None:
-        """Give the lease back. Cancelled, it gives the lease back all the same."""
-        held, self._held = self._held, None
-        if held is not None:
+        """Release the lease, even if this call is cancelled."""
+        grant, self._grant = self._grant, None
+        if grant is not None:
             with contextlib.suppress(LeaseLost):
-                await held.release()
+                await grant.release()
 
     async def __aenter__(self) -> Lease:
         await self.acquire()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        held = self.is_held
+        was_held = self.is_held
         await self.release()
-        if not held and kind is None:
+        if not was_held and kind is None:
             raise LeaseLost(
                 f"lease {self.name!r}: it was lost while its block ran: what it protects may have run twice"
             )

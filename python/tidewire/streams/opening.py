@@ -1,4 +1,4 @@
-"""Something that is opened once, when it is first needed, whoever needs it."""
+"""Lazy opening of a shared value, once for all callers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _T = TypeVar("_T")
 
 
 class Opening(Generic[_T]):
-    """An opening that all callers share. It goes on if a caller is cancelled, and is tried again by
-    the next caller after a failure.
+    """Opening of a value that all callers share. It continues if a caller is cancelled. After a
+    failure the next caller retries it.
 
     Args:
-        open: Opens it.
+        open: Opens the value.
     """
 
     __slots__ = ("_is_open", "_open", "_opening", "_value")
@@ -28,17 +28,17 @@ class Opening(Generic[_T]):
 
     @property
     def value(self) -> _T:
-        """The result; once it was opened."""
+        """The opened value. Only valid after ``get``."""
         return self._value
 
     async def get(self) -> _T:
-        """Return the result, and wait for it if need be. Raises the error of the opening."""
+        """Wait until the value is open, and return it. Raises the error of the opening."""
         while not self._is_open:
             loop = asyncio.get_running_loop()
             if self._opening is None or self._opening.get_loop() is not loop:
-                # Not in the context of this caller: its deadline is not that of the others.
+                # In a context of its own: the deadline of this caller must not apply to the others.
                 self._opening = Context().run(loop.create_task, self._run())
-                self._opening.add_done_callback(self._ended)
+                self._opening.add_done_callback(self._finish)
             await asyncio.shield(self._opening)
         return self._value
 
@@ -46,9 +46,9 @@ class Opening(Generic[_T]):
         self._value = await self._open()
         self._is_open = True
 
-    def _ended(self, opening: asyncio.Task[None]) -> None:
+    def _finish(self, opening: asyncio.Task[None]) -> None:
         if self._opening is opening:
             self._opening = None
         if not opening.cancelled():
-            # Nobody may wait for its error any more.
+            # Retrieved, since all callers may have left.
             opening.exception()

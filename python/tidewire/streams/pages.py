@@ -1,4 +1,4 @@
-"""Readers: the items of a consumer, a replay or a watch, one by one."""
+"""Readers: iterators over the items of a consumer, a replay or a watch."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ _T = TypeVar("_T")
 
 
 class OpenReaders:
-    """The readers of a node, which end with it: their waits end, and events that nobody has begun
-    go back.
+    """The readers of a node, which end with it: their waits end, and events that were not begun
+    are returned.
 
     Attributes:
-        holding: Consumers with events that nobody has begun. They are kept until these events are
-            back, although the program may have released them.
+        with_pending: Consumers with events that were not begun. They stay here until these events
+            are returned, even if the program has released them.
     """
 
     def __init__(self) -> None:
         self._all: weakref.WeakSet[Reader[Any]] = weakref.WeakSet()
-        self.holding: set[Reader[Any]] = set()
+        self.with_pending: set[Reader[Any]] = set()
 
     def add(self, reader: Reader[Any]) -> None:
-        """Note a reader."""
+        """Add a reader."""
         self._all.add(reader)
 
     def end(self) -> list[StreamReader]:
-        """End all of them, and return those whose settlements are not stored yet."""
+        """End all readers, and return those with settlements that are not stored yet."""
         readers, self._all = list(self._all), weakref.WeakSet()
-        self.holding.clear()
+        self.with_pending.clear()
         return [reader._core for reader in readers if reader._core.end()]
 
 
 class Reader(AsyncIterator[_T]):
-    """Items that the node fetches. The node waits outages out.
+    """Iterator over items that the node fetches. The node handles outages.
 
     Args:
         home: The storage backend.
         core: Fetches the items.
-        make: Makes an item of its fields, and of what settles it.
+        make: Makes an item from its fields and its delivery.
     """
 
     def __init__(self, home: Home, core: StreamReader, make: Callable[[Any, EventDelivery | None], _T]) -> None:
@@ -57,11 +57,11 @@ class Reader(AsyncIterator[_T]):
         self._readers.add(self)
 
     async def _next(self, timeout: float | None = None) -> _T | None:
-        """Wait for the next item. None: the timeout is over, or no more comes."""
-        until = None if timeout is None else monotonic() + timeout
-        while (taken := self._core.take()) is None:
+        """Wait for the next item. Return None after the timeout, or at the end."""
+        deadline = None if timeout is None else monotonic() + timeout
+        while (raw := self._core.take()) is None:
             try:
-                if not await self._core.wait(None if until is None else max(0.0, until - monotonic())):
+                if not await self._core.wait(None if deadline is None else max(0.0, deadline - monotonic())):
                     self._core.give_back()
                     return None
             except BaseException as error:
@@ -69,7 +69,7 @@ class Reader(AsyncIterator[_T]):
                 if isinstance(error, TidewireError) and not isinstance(error, NodeStopped):
                     self._home.owner._check()
                 raise
-        return self._make(*taken)
+        return self._make(*raw)
 
     async def __aenter__(self) -> Self:
         return self
@@ -78,8 +78,8 @@ class Reader(AsyncIterator[_T]):
         return self
 
     async def __anext__(self) -> _T:
-        taken = self._core.take()
-        item = await self._next() if taken is None else self._make(*taken)
+        raw = self._core.take()
+        item = await self._next() if raw is None else self._make(*raw)
         if item is None:
             raise StopAsyncIteration
         return item
@@ -88,8 +88,8 @@ class Reader(AsyncIterator[_T]):
 class Pages(Reader[_T]):
     """Items of a replay or a watch, fetched page by page: ``async for item in pages``.
 
-    A cancelled read, as by ``asyncio.wait_for(anext(pages), 1.0)``, takes nothing and ends
-    nothing: the next read continues at the same position. ``aclose`` and ``async with`` end it.
+    A cancelled read, as by ``asyncio.wait_for(anext(pages), 1.0)``, loses no item: the next read
+    continues at the same position. ``aclose`` and ``async with`` end the iterator.
     """
 
     _is_closed = False
@@ -100,7 +100,7 @@ class Pages(Reader[_T]):
         return await super().__anext__()
 
     async def aclose(self) -> None:
-        """End the iterator; items that were fetched and not read are dropped."""
+        """End the iterator, and drop fetched items that were not read."""
         self._is_closed = True
         self._core.give_back()
 
@@ -109,14 +109,14 @@ class Pages(Reader[_T]):
 
 
 def outage_log(title: str) -> Callable[[str | None], None]:
-    """Return a function that logs an outage, from its error and from None at its end.
+    """Return a function that logs the start of an outage from its error, and its end from None.
 
     Args:
-        title: The consumer, watch or replay.
+        title: Title of the consumer, watch or replay.
     """
     since = 0.0
 
-    def tell(error: str | None) -> None:
+    def log_change(error: str | None) -> None:
         nonlocal since
         if error is None:
             text = "%(title)s goes on: its storage backend was away for %(seconds).1f s"
@@ -125,4 +125,4 @@ def outage_log(title: str) -> Callable[[str | None], None]:
             text, since = "%(title)s waits: its storage backend is away: %(error)s", monotonic()
             log.warning("home.away", text, title=title, error=error)
 
-    return tell
+    return log_change

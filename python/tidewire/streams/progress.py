@@ -1,4 +1,4 @@
-"""Progress of commands: the reports of a command, and the values for its followers."""
+"""Progress of commands: reports of workers, and values for observers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CommandProgress:
-    """How far a command is; the newest one is kept.
+    """Progress of a command. Only the newest report is stored.
 
     Attributes:
-        fraction: From 0 to 1.
+        fraction: Progress from 0 to 1.
         note: Note of the report.
-        attempt: Which attempt it is of, from 1.
-        time: When it was reported, by the clock of the worker.
+        attempt: Number of the attempt, from 1.
+        time: Time of the report, on the clock of the worker.
     """
 
     fraction: float
@@ -36,13 +36,13 @@ class Progress:
     plain function.
 
     Attributes:
-        id: The id of the command; the same in each attempt, so that what it does elsewhere can be
-            done once.
-        attempt: Which attempt this is, from 1.
-        key: The key that its caller has said, or None.
+        id: The id of the command. It is the same in each attempt: use it as an idempotency key for
+            effects in other systems.
+        attempt: Number of this attempt, from 1.
+        key: The key from the caller of ``start``, or None.
     """
 
-    __slots__ = ("_report", "_running", "attempt", "id", "key")
+    __slots__ = ("_call", "_report", "attempt", "id", "key")
 
     def __init__(
         self, id: str, attempt: int, key: str | None, running: InboundCall, report: Callable[[float, str], None]
@@ -50,24 +50,24 @@ class Progress:
         self.id = id
         self.attempt = attempt
         self.key = key
-        self._running = running
+        self._call = running
         self._report = report
 
     def __call__(self, fraction: float, note: str = "") -> Reported:
-        """Report how far it is. Nothing is waited for: of reports that come quickly one after the
-        other the newest is stored.
+        """Report the progress without waiting. Of reports in quick succession the newest is
+        stored.
 
         Args:
-            fraction: From 0 to 1.
-            note: Text for people, at most 1,024 letters.
+            fraction: Progress from 0 to 1.
+            note: Text for people, at most 1,024 characters.
 
         Raises:
             InvalidArgument: if an argument is not allowed.
-            CancelledError: if the command is to end: it was cancelled, takes too long, has gone to
-                another worker, or its service stops.
+            CancelledError: if the attempt must end: the command was cancelled, its timeout has
+                passed, another worker has it, or its service stops.
         """
         check_report(fraction, note)
-        if self._running.cancelled:
+        if self._call.cancelled:
             raise asyncio.CancelledError(f"command {self.id}: it is to end")
         self._report(float(fraction), note)
         return Reported()
@@ -77,7 +77,7 @@ class Progress:
 
 
 class Reported:
-    """Result of a report; awaiting it lets others of the event loop go on."""
+    """Result of a report. Awaiting it yields once to the event loop."""
 
     __slots__ = ()
 

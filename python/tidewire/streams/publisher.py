@@ -1,4 +1,4 @@
-"""Publishing without a wait for each ack: messages that come while a batch is stored are the next
+"""Publishing without a wait for each ack: messages published while a batch is stored form the next
 batch.
 """
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 class Ack(NamedTuple):
-    """Acknowledgement of a stream that stores a message.
+    """Acknowledgement of a stored message.
 
     Attributes:
-        sequence: Its place in the stream, from 1; of a duplicate, that of the first.
+        sequence: Its sequence number in the stream, from 1; of a duplicate, that of the first.
         durability: Failure that the message survives: ``memory`` the end of its publisher,
-            ``disk`` a loss of power, ``replicated`` that of a machine.
-        duplicate: True if the stream had a message with its id: it was not stored again.
-        schedule_id: Of a delayed message its id, made if it had none. The event that it becomes has
-            it in the header ``schedule-id``, and a sequence of its own. Else None.
+            ``disk`` a power loss, ``replicated`` the loss of a machine.
+        duplicate: True if the stream had a message with this id, and did not store it again.
+        schedule_id: Id of a delayed message, generated if it had none; else None. Its event has a
+            sequence number of its own, and this id in the header ``schedule-id``.
     """
 
     sequence: int
@@ -53,45 +53,45 @@ def message_of(
     at: datetime | None,
     ttl: float | None,
 ) -> Message:
-    """Return a message in the form of storage backends."""
-    is_now = delay is None and at is None and ttl is None
-    if is_now and headers is None and value.__class__ is bytes and content == "bytes":
-        # The usual case needs no look at each argument.
+    """Return a message as storage backends expect it."""
+    is_plain = delay is None and at is None and ttl is None
+    if is_plain and headers is None and value.__class__ is bytes and content == "bytes":
+        # Fast path.
         return subject, value, key, id, _NO_HEADERS, None, None
-    payload, written = content_of(value, content, headers)
-    if is_now:
-        return subject, payload, key, id, written, None, None
+    payload, all_headers = content_of(value, content, headers)
+    if is_plain:
+        return subject, payload, key, id, all_headers, None, None
     if delay is not None and at is not None:
         raise InvalidArgument("delay: it is given together with at: give one of them")
     due_us = None if delay is None else round(time() * 1_000_000) + (span_us("delay", delay) or 0)
     if at is not None:
         due_us = round(at.timestamp() * 1_000_000)
     if due_us is not None:
-        written = [*written, (_SCHEDULE_ID, os.urandom(12).hex() if id is None else id)]
-    return subject, payload, key, id, written, due_us, span_us("ttl", ttl)
+        all_headers = [*all_headers, (_SCHEDULE_ID, os.urandom(12).hex() if id is None else id)]
+    return subject, payload, key, id, all_headers, due_us, span_us("ttl", ttl)
 
 
 _NO_HEADERS: list[tuple[str, str]] = []
 
 
 class Publisher:
-    """Publishes with many messages on their way; an async context manager. See
+    """Publisher with a window of unacknowledged messages; an async context manager. See
     ``Stream.publisher``.
     """
 
     def __init__(self, home: Home, name: str, window: int) -> None:
         if not isinstance(window, int) or not 1 <= window <= 100_000:
             raise InvalidArgument(f"window: {window!r} is not allowed: give 1 to 100,000 messages")
-        self._core = home.begun().publisher(name, window)
+        self._core = home.backend().publisher(name, window)
 
     @property
     def acked(self) -> int:
-        """How many messages are stored."""
+        """Number of stored messages."""
         return self._core.acked
 
     @property
     def last(self) -> Ack | None:
-        """The ack of the newest message that is stored."""
+        """Ack of the newest stored message."""
         return self._core.last
 
     def publish(
@@ -107,23 +107,23 @@ class Publisher:
         at: datetime | None = None,
         ttl: float | None = None,
     ) -> Pending[None]:
-        """Publish a message: awaiting it waits for room in the window, not until it is stored.
-        Arguments as of ``Stream.publish``.
+        """Publish a message. Awaiting it waits for capacity in the window, not for the ack. The
+        arguments are those of ``Stream.publish``.
 
-        Cancelled while it waits for room, it has published nothing.
+        Cancelled while it waits for capacity, it publishes nothing.
 
         Raises:
             InvalidArgument: if an argument is not allowed.
-            PublishFailed: if messages before it were not stored.
+            PublishFailed: if an earlier message was not stored.
         """
         headers = of_message(subject, headers)
         return self._core.publish(message_of(subject, value, key, id, headers, content, delay, at, ttl))
 
     async def flush(self) -> None:
-        """Wait until everything that was published is stored.
+        """Wait until all published messages are stored.
 
         Raises:
-            PublishFailed: if something of it was not, or it is not known; ``failures`` names each.
+            PublishFailed: if some were not stored, or this is unknown; ``failures`` names each.
         """
         await self._core.flush()
 

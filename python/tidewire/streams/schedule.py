@@ -1,4 +1,4 @@
-"""Schedules: messages that a storage backend publishes by itself, again and again."""
+"""Schedules: messages that a storage backend publishes at recurring times."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidewire.errors import InvalidArgument
-from tidewire.streams.event import decoded
+from tidewire.streams.event import decode_payload
 from tidewire.streams.home import span_us, time_of
 
 if TYPE_CHECKING:
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 
 class Schedule:
-    """A schedule of a stream, as it was when the storage backend was asked; ``await
-    stream.schedule(...)`` makes one.
+    """A schedule of a stream: a snapshot of the storage backend. ``await stream.schedule(...)``
+    creates one.
 
     Attributes:
         name: Its name.
         when: Its cron expression, or ``@every 30s``.
-        time_zone: Time zone of its times.
-        subject: Where its beats are published.
-        key: Subject of the events, or None.
-        ttl: Seconds after which a beat is not delivered any more, or None.
-        next_time: Its next beat, or None.
-        change: Change that ``stream.schedule`` made: ``"made"`` it, ``"replaced"`` one with
-            other settings, or ``"kept"`` the present one.
+        time_zone: Time zone of the expression.
+        subject: The subject to which its beats are published.
+        key: Key of its events, or None.
+        ttl: Seconds after which a beat expires, or None.
+        next_time: Time of its next beat, or None.
+        change: Effect of ``stream.schedule``: ``"made"`` for a new one, ``"replaced"`` for one with
+            other settings, or ``"kept"`` for one with the same settings.
     """
 
     __slots__ = (
@@ -60,16 +60,16 @@ class Schedule:
 
     @property
     def value(self) -> Any:
-        """The value of its beats. Decoded anew each time."""
-        return decoded(self._payload, self._headers)
+        """The value of its beats. Each access decodes it again."""
+        return decode_payload(self._payload, self._headers)
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of its beats, the type of the content among them."""
+        """The headers of its beats, including the content type."""
         return dict(self._headers)
 
     async def cancel(self) -> bool:
-        """End it: no further beat comes. False if there was none of its name any more."""
+        """Cancel the schedule: it publishes no more beats. Return False if it does not exist."""
         cancelled: bool = await self._home.call("cancel_schedule", self._stream, self.name)
         return cancelled
 
@@ -78,10 +78,10 @@ class Schedule:
 
 
 def when_of(when: Any) -> str:
-    """Return the time of a schedule in the form of storage backends: seconds as an interval.
+    """Return the time of a schedule as storage backends expect it: seconds become an interval.
 
     Raises:
-        InvalidArgument: if it is neither an expression nor whole seconds.
+        InvalidArgument: if ``when`` is neither an expression nor whole seconds.
     """
     if isinstance(when, str):
         return when

@@ -34,16 +34,16 @@ class StreamInfo:
 
     Attributes:
         name: Its name.
-        subjects: Subjects of its events.
-        messages: How many events it has.
+        subjects: Patterns of its subjects.
+        messages: Number of its events.
         bytes: Size on disk.
-        first: The oldest event; one more than ``last`` if there is none.
-        last: The newest event that was ever there.
-        delayed: Messages that wait for their time.
-        dead: Dead letters of its consumers.
-        consumers: How many consumers it has.
-        first_time: When the oldest event was stored, or None.
-        last_time: When the newest was, or None.
+        first: Sequence of the oldest event; ``last + 1`` if there is none.
+        last: Sequence of the newest event, even if it was removed since.
+        delayed: Number of delayed messages that are not due yet.
+        dead: Number of dead letters of its consumers.
+        consumers: Number of its consumers.
+        first_time: Time at which the oldest event was stored, or None.
+        last_time: Time at which the newest event was stored, or None.
         settings: All limits, by name.
     """
 
@@ -62,7 +62,7 @@ class StreamInfo:
 
     @classmethod
     def of(cls, raw: dict[str, Any]) -> StreamInfo:
-        """Return the state from the answer of a storage backend."""
+        """Return the state from the reply of a storage backend."""
         plain = {
             name: raw[name] for name in ("name", "messages", "bytes", "first", "last", "delayed", "dead", "consumers")
         }
@@ -80,14 +80,14 @@ class ConsumerInfo:
 
     Attributes:
         name: Its name.
-        acked_to: Every event up to here is acked, dead, or not selected.
-        in_flight: How many deliveries are out.
-        waiting: How many events wait for their delay, or for earlier ones of their keys.
-        lag: Distance to the newest event: its sequence minus ``acked_to``.
-        redelivered: How many deliveries were not the first of their event, since the storage
-            backend was opened.
-        dead: How many dead letters it has.
-        oldest_time: When the oldest event that is not acked was stored, or None.
+        acked_to: Sequence up to which every event is acked, dead or filtered out.
+        in_flight: Number of deliveries that are not settled.
+        waiting: Number of events that wait for their backoff, or for earlier events of their keys.
+        lag: Sequence of the newest event of the stream, minus ``acked_to``.
+        redelivered: Number of deliveries after the first of an event, since the storage backend
+            was opened.
+        dead: Number of its dead letters.
+        oldest_time: Time at which the oldest event that is not acked was stored, or None.
         is_paused: True if deliveries are paused.
     """
 
@@ -103,14 +103,14 @@ class ConsumerInfo:
 
     @classmethod
     def of(cls, raw: dict[str, Any]) -> ConsumerInfo:
-        """Return the state from the answer of a storage backend."""
-        names = ("name", "acked_to", "in_flight", "waiting", "lag", "redelivered", "dead")
+        """Return the state from the reply of a storage backend."""
+        fields = ("name", "acked_to", "in_flight", "waiting", "lag", "redelivered", "dead")
         paused = raw["paused_until_us"] is not None
-        return cls(**{name: raw[name] for name in names}, oldest_time=time_of(raw["oldest_time_us"]), is_paused=paused)
+        return cls(**{name: raw[name] for name in fields}, oldest_time=time_of(raw["oldest_time_us"]), is_paused=paused)
 
 
 class Stream:
-    """A stream; ``await node.stream(...)`` makes one, or finds it."""
+    """A durable stream; ``await node.stream(...)`` creates or opens one."""
 
     _form: type[SyncStream]
 
@@ -132,63 +132,62 @@ class Stream:
         at: datetime | None = None,
         ttl: float | None = None,
     ) -> Pending[Ack]:
-        """Store a message, and return its ack: it is on the disk then. Messages that are published
-        at once share one sync.
+        """Store a message on the disk, and return its ack. Messages published concurrently share
+        one disk sync.
 
         Args:
-            subject: Where it goes: one of the stream's subjects.
+            subject: The subject of the event, one of the stream's subjects.
             value: The value of the event.
-            key: Subject of the event, such as a customer; consumers with ``order="key"`` handle
-                one of a key at a time. At most 256 bytes.
-            id: An idempotency key: a second message with it is not stored within the stream's
+            key: Key of the event, such as a customer; consumers with ``order="key"`` handle one
+                event of a key at a time. At most 256 bytes.
+            id: An idempotency key: the stream does not store a second message with it within its
                 ``dedupe``. At most 256 bytes.
             headers: Names and values, at most 64 KiB together.
-            content: How the value is written: ``"value"`` for any that travels over links,
-                ``"json"``, or ``"bytes"`` as they are.
-            delay: Seconds after which it is delivered.
-            at: When it is delivered, instead of ``delay``.
-            ttl: Seconds after which it is not delivered any more.
+            content: Encoding of the value: ``"value"`` for any that links can encode, ``"json"``,
+                or ``"bytes"`` unchanged.
+            delay: Seconds until its delivery.
+            at: Time of its delivery, instead of ``delay``.
+            ttl: Seconds after which it expires.
 
         Returns:
-            Its sequence and durability. A delayed message becomes an event with another sequence
-            when it is due; ``schedule_id`` of the ack finds it.
+            Its sequence and durability. When a delayed message is due, it becomes an event with
+            another sequence; ``schedule_id`` of the ack identifies it.
 
         Raises:
-            StreamFull: if the stream is at its limit, and refuses.
-            InvalidArgument: if an argument is not allowed, or the stream does not take the subject.
+            StreamFull: if the stream is at its limit, and refuses messages.
+            InvalidArgument: if an argument is not allowed, or the stream does not have the subject.
             NotFound: if the stream was deleted.
 
-        Cancelled, it may be stored all the same.
+        A cancelled call may still store the message.
         """
         headers = of_message(subject, headers)
         message = message_of(subject, value, key, id, headers, content, delay, at, ttl)
         self._home.check()
         if self._queue is None:
-            self._queue = self._home.begun().publish_queue(self._home.owner._engine, self.name)
+            self._queue = self._home.backend().publish_queue(self._home.owner._engine, self.name)
         return self._queue.publish(message)
 
     def publisher(self, window: int = 1_000) -> Publisher:
-        """Return a publisher, which goes on while messages are being stored: ``async with
-        stream.publisher() as out``.
+        """Return a publisher, which does not wait for each ack: ``async with stream.publisher() as
+        out``.
 
-        Leaving its block waits for all acks, or raises ``PublishFailed`` with those that failed.
-        The order is kept.
+        The end of its block waits for all acks. It raises ``PublishFailed`` with the failures.
+        Messages are stored in order.
 
         Args:
-            window: How many messages may be on their way; then ``out.publish`` waits.
+            window: Most unacknowledged messages; ``out.publish`` waits at this limit.
         """
         return Publisher(self._home, self.name, window)
 
     def batch(self) -> Batch:
-        """Return a batch: ``async with stream.batch() as batch: batch.publish(...)``. Its messages,
-        at most 1,000, are stored together when the block is left, whole or not at all; a block that
-        raises stores nothing.
+        """Return a batch: ``async with stream.batch() as batch: batch.publish(...)``. The end of
+        the block stores its messages, at most 1,000, atomically. A block that raises stores none.
 
-        Leaving the block raises ``PublishFailed`` if a message was refused: nothing was stored
-        then. After an error of the storage backend it is not known whether the batch was stored.
+        The end of the block raises ``PublishFailed`` if a message was refused; then nothing was
+        stored. After an error of the storage backend the result is unknown.
 
         Raises:
-            Unsupported: on leaving the block, if the storage backend can't do that.
+            Unsupported: at the end of the block, if the storage backend has no batches.
         """
         return Batch(self._home, self.name)
 
@@ -205,46 +204,46 @@ class Stream:
         ttl: float | None = None,
         time_zone: str = "UTC",
     ) -> Schedule:
-        """Have the storage backend publish a message again and again, also while no program runs.
-        Each beat is an event with the header ``Tidewire-Schedule``, which has the name.
+        """Create a schedule: the storage backend publishes a message at recurring times, even while
+        no program runs. Each beat is an event with the name in the header ``Tidewire-Schedule``.
 
-        A program can say so each time it starts: a schedule with the same settings goes on as it
-        was, one with others is replaced.
+        Programs may call this at each start: a schedule with the same settings continues, one with
+        other settings is replaced.
 
         Args:
             name: Its name in the stream: letters, digits, ``_`` and ``-``, at most 64.
-            when: A cron expression of five fields such as ``"0 22 * * 1-5"``, ``"@daily"``; or
-                seconds from one beat to the next, ``"@every 1h30m"``.
-            subject: Where its beats go: one of the stream's subjects.
+            when: A cron expression of five fields such as ``"0 22 * * 1-5"``, or ``"@daily"``; or
+                the interval of the beats in seconds, or as ``"@every 1h30m"``.
+            subject: The subject of its beats, one of the stream's subjects.
             value: The value of the events. With the headers at most 64 KiB.
-            key: Subject of the events.
+            key: Key of the events.
             headers: Names and values.
-            content: How the value is written, as of ``publish``.
-            ttl: Seconds after which a beat is not delivered any more.
+            content: Encoding of the value, as for ``publish``.
+            ttl: Seconds after which a beat expires.
             time_zone: Time zone of the expression, such as ``"Europe/Berlin"``.
 
         Returns:
-            The schedule; ``change`` says whether it was ``"made"``, ``"replaced"`` or ``"kept"``.
+            The schedule. Its ``change`` is ``"made"``, ``"replaced"`` or ``"kept"``.
 
         Raises:
-            InvalidArgument: if an argument is not allowed, or the stream does not take the subject.
-            LimitExceeded: if the stream has as many schedules as it may have.
+            InvalidArgument: if an argument is not allowed, or the stream does not have the subject.
+            LimitExceeded: if the stream has its maximum number of schedules.
             Unsupported: if the stream refuses messages when it is full, or the storage backend
-                can't do it.
+                has no schedules.
             NotFound: if the stream was deleted.
 
-        Cancelled, it may be made all the same.
+        A cancelled call may still create the schedule.
         """
         message = message_of(subject, value, key, None, headers, content, None, None, ttl)
         raw = await self._home.call("create_schedule", self.name, name, when_of(when), time_zone, message)
         return Schedule(self._home, self.name, raw)
 
     async def schedules(self) -> list[Schedule]:
-        """Return its schedules, by name."""
+        """Return the schedules of the stream, sorted by name."""
         return [Schedule(self._home, self.name, raw) for raw in await self._home.call("list_schedules", self.name)]
 
     async def cancel_schedule(self, name: str) -> bool:
-        """End a schedule: no further beat comes. False if there is none of this name."""
+        """Cancel a schedule: it publishes no more beats. Return False if it does not exist."""
         cancelled: bool = await self._home.call("cancel_schedule", self.name, name)
         return cancelled
 
@@ -263,28 +262,28 @@ class Stream:
         type: Any = None,
         raise_on_outage: bool = False,
     ) -> Consumer:
-        """Make a consumer, or find the one of this name.
+        """Create a consumer, or open the one of this name.
 
         Args:
             name: Its name: letters, digits, ``_`` and ``-``, at most 64.
-            filter: Which subjects: a pattern or several; all if there is none.
-            mode: ``compete``: all who take from it share its events, and it is kept. ``broadcast``:
-                this call makes a cursor of its own, which gets all events, and goes an hour after
-                its last use.
-            start: Where it begins when it is made: ``"new"``, ``"all"``, a sequence or a datetime.
+            filter: One or several patterns of subjects; all subjects by default.
+            mode: ``compete``: all readers share its events, and it is permanent. ``broadcast``:
+                this call creates a consumer of its own, which gets all events, and is deleted an
+                hour after its last use.
+            start: Start of a new consumer: ``"new"``, ``"all"``, a sequence or a datetime.
             ack_wait: Seconds after which a delivery that is not settled counts as failed.
-            max_deliver: After so many failed deliveries an event is a dead letter; 0 for never.
+            max_deliver: Failed deliveries after which an event is a dead letter; 0 for no limit.
             backoff: Seconds before the second, third, ... delivery; the last for all further ones.
-            max_in_flight: How many deliveries may be out at once, over all who take.
-            order: ``key``: an event waits until all earlier ones of its key are acked or dead; a
-                key that fails holds back itself only.
+            max_in_flight: Most unsettled deliveries at a time, over all readers.
+            order: ``key``: an event waits until all earlier events of its key are acked or dead; a
+                failing key does not delay others.
             type: Type of ``event.value``, converted as a parameter of a service would be: a
                 dataclass, ``list[int]``, ...; None for the decoded value.
-            raise_on_outage: True to raise HomeUnavailable where events are awaited during an
-                outage. By default the consumer waits for its end.
+            raise_on_outage: True to raise HomeUnavailable from reads during an outage. By default
+                they wait for its end.
 
         Raises:
-            SettingsDiffer: if it exists with other settings.
+            SettingsDiffer: if the consumer exists with other settings.
             NotFound: if the stream was deleted.
             InvalidArgument: if an argument is not allowed.
         """
@@ -326,19 +325,19 @@ class Stream:
         type: Any = None,
         raise_on_outage: bool = False,
     ) -> Pages[Event]:
-        """Return a replay: events in order, without any stored state.
+        """Iterate over events in order, without stored state: a replay.
 
-        A read of it that is cancelled takes nothing: the next one continues. A replay that follows
-        waits while the hub or the servers are away, and goes on at its position.
+        A cancelled read loses no event: the next read continues. During an outage of the hub or
+        the servers, a replay with ``follow`` waits, and then resumes at its position.
 
         Args:
-            start: Where to begin: ``"all"``, ``"new"``, a sequence or a datetime.
+            start: Start of the replay: ``"all"``, ``"new"``, a sequence or a datetime.
             stop: The last sequence.
-            filter: Which subjects: a pattern or several.
-            follow: True to wait at the end for further events.
-            type: Type of ``event.value``, as of ``consumer``.
-            raise_on_outage: True to raise the error of an outage also with ``follow``; a replay
-                that ends always does.
+            filter: One or several patterns of subjects.
+            follow: True to wait for further events at the end.
+            type: Type of ``event.value``, as for ``consumer``.
+            raise_on_outage: True to raise the error of an outage with ``follow``; a replay without
+                ``follow`` always raises it.
 
         Raises:
             NotFound: if the stream was deleted.
@@ -346,34 +345,34 @@ class Stream:
         """
         patterns = [filter] if isinstance(filter, str) else list(filter)
         shape, title = value_type(f"stream {self.name!r}: event", type), f"replay of stream {self.name!r}"
-        reads = self._home.reads(title, raise_on_outage or not follow)
-        core = self._home.begun().read(reads, self.name, start_of(start), stop, patterns, follow)
+        options = self._home.reader_options(title, raise_on_outage or not follow)
+        core = self._home.backend().read(options, self.name, start_of(start), stop, patterns, follow)
         return Pages(self._home, core, lambda fields, _: Event(fields, None, shape))
 
     async def info(self) -> StreamInfo:
-        """Return what there is of it.
+        """Return the state of the stream.
 
         Raises:
-            NotFound: if it was deleted.
+            NotFound: if the stream was deleted.
         """
         return StreamInfo.of(await self._home.call("stream_info", self.name))
 
     async def consumers(self) -> list[ConsumerInfo]:
-        """Return its consumers, by name."""
+        """Return the states of its consumers, sorted by name."""
         return [ConsumerInfo.of(raw) for raw in await self._home.call("list_consumers", self.name)]
 
     async def purge(self, *, before: int | None = None, keep: int | None = None, filter: str | None = None) -> int:
-        """Remove events: all, those before a sequence, all but the newest, or those of some
-        subjects. Returns how many.
+        """Remove events, and return their number: all, those before a sequence, all but the newest
+        ``keep``, or those whose subject matches ``filter``.
 
         Raises:
-            Unsupported: with a filter, if the storage backend removes whole files only.
+            Unsupported: with a filter, if the storage backend can only remove whole files.
         """
         purged: int = await self._home.call("purge", self.name, before, keep, filter)
         return purged
 
     async def delete(self) -> None:
-        """Delete it with its consumers and dead letters."""
+        """Delete the stream with its consumers and dead letters."""
         await self._home.call("delete_stream", self.name)
 
     def __repr__(self) -> str:
@@ -381,7 +380,7 @@ class Stream:
 
 
 class SyncStream(Blocking[Stream], form_of=Stream):
-    """A stream for plain threads; ``node.sync.stream(...)`` makes one."""
+    """A stream for plain threads; ``node.sync.stream(...)`` creates or opens one."""
 
     name: str
     publish = blocking(Stream.publish)
@@ -395,8 +394,8 @@ class SyncStream(Blocking[Stream], form_of=Stream):
     delete = blocking(Stream.delete)
 
     def publish_all(self, messages: Iterable[tuple[str, Any]], window: int = 1_000) -> int:
-        """Store many messages, ``(subject, value)`` each, and block until all are on the disk.
-        Returns how many.
+        """Store messages, ``(subject, value)`` each, and block until all are on the disk. Return
+        their number.
 
         Raises:
             PublishFailed: if some were not stored.
@@ -412,7 +411,7 @@ class SyncStream(Blocking[Stream], form_of=Stream):
 
 
 def start_of(start: Any) -> tuple[str, int]:
-    """Return a position in a stream in the form of storage backends."""
+    """Return a position in a stream as storage backends expect it."""
     if start in ("new", "all"):
         return start, 0
     if isinstance(start, datetime):

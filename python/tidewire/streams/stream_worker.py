@@ -1,4 +1,4 @@
-"""Face of a handler whose events or commands the node fetches and settles."""
+"""Worker of a handler whose events or commands the node fetches and settles."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class StreamWorker(ABC):
-    """A durable handler or a command of one instance. All but ``title`` is for the node's event
-    loop.
+    """A durable handler or a command of one instance. Only ``title`` may be used off the node's
+    event loop.
 
     Args:
-        host: The instance that it belongs to.
+        host: Its service instance.
         home: Storage backend of its events.
         bound: The function.
-        concurrency: How many run at once.
+        concurrency: Most concurrent runs.
         dispatcher: Dispatcher whose threads run a plain function.
     """
 
@@ -47,12 +47,12 @@ class StreamWorker(ABC):
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing is under way, and nothing is to be settled."""
+        """True if no run is in progress, and all deliveries are settled."""
         return self._core is None or self._core.is_idle()
 
     @property
     def is_over(self) -> bool:
-        """True if it was drained, and nothing is left."""
+        """True if it is drained completely."""
         return self._core is None or self._core.is_over()
 
     @property
@@ -61,18 +61,18 @@ class StreamWorker(ABC):
         return (0, 0, 0) if self._core is None else self._core.counts()
 
     def drain(self) -> None:
-        """Begin nothing more. Running handlers end."""
+        """Begin no more runs. Running handlers complete."""
         self._is_draining = True
         if self._core is not None:
             self._core.drain()
 
     def cut(self) -> None:
-        """Begin nothing more, interrupt what runs, and return all of it."""
+        """Begin no more runs, interrupt the running handlers, and return all deliveries."""
         if self._core is not None:
             self._core.cut()
 
     def end(self) -> None:
-        """Release everything: nobody waits for it any more."""
+        """Release all resources without waiting for running handlers."""
         self._has_ended = True
         if self._core is not None:
             self._core.end()
@@ -84,8 +84,8 @@ class StreamWorker(ABC):
             self._threads.end()
 
     def _serve(self) -> None:
-        """Run what the node gives, until that has ended. It may have been told to end while it was
-        opened.
+        """Run the work that the node dispatches until it ends. ``drain`` and ``end`` may have been
+        called during ``open``.
         """
         assert self._core is not None
         if self._is_draining:
@@ -95,30 +95,30 @@ class StreamWorker(ABC):
         self._serving = asyncio.get_running_loop().create_task(_serve(weakref.ref(self)))
 
     @abstractmethod
-    async def _run(self, taken: Any) -> None:
-        """Run one thing that was taken."""
+    async def _run(self, work: Any) -> None:
+        """Run one dispatched attempt, or handle queued events."""
 
-    def _on_thread(self, running: InboundCall, call: Callable[[], Any]) -> Any:
+    def _call_on_thread(self, running: InboundCall, call: Callable[[], Any]) -> Any:
         token = running.enter()
         try:
             return call()
-        # It belongs to the event or the command, and not to the actor that ran it.
+        # A failure of the event or the command, not of the actor that ran it.
         except BaseException as error:  # noqa: BLE001
             return Failure(error)
         finally:
             running.leave(token)
 
 
-async def _serve(found: weakref.ref[StreamWorker]) -> None:
-    # Its task holds no strong reference: a worker that nobody ends can be collected.
-    while (worker := found()) is not None:
+async def _serve(ref: weakref.ref[StreamWorker]) -> None:
+    # Without a strong reference, so that a worker that was not ended can be collected.
+    while (worker := ref()) is not None:
         assert worker._core is not None
         pending = worker._core.take()
         del worker
-        if not (taken := await pending):
+        if not (runs := await pending):
             return
-        while taken and (worker := found()) is not None:
-            task = asyncio.get_running_loop().create_task(worker._run(taken.pop(0)))
+        while runs and (worker := ref()) is not None:
+            task = asyncio.get_running_loop().create_task(worker._run(runs.pop(0)))
             worker._tasks.add(task)
             task.add_done_callback(worker._tasks.discard)
             del worker

@@ -1,5 +1,5 @@
-"""Value types: the type that a reader wants for events and entries, and the conversion to it, as
-for typed parameters of services.
+"""Value types of events and entries: conversion of values to the type of a reader, as for typed
+parameters of services.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ _INNER = re.compile(r" - at `\$(.*)`$")
 
 
 class ValueType:
-    """A type that the values of a stream or bucket are made to.
+    """Type to which the values of a stream or bucket are converted.
 
     Args:
-        place: Origin of the values, for errors: ``stream 'orders': event``.
-        kind: The type: a dataclass, a msgspec Struct, ``list[int]``, or any other that a parameter
-            of a service may have.
+        source: Origin of the values, for errors: ``stream 'orders': event``.
+        kind: The type: a dataclass, a msgspec Struct, ``list[int]``, or any other type of service
+            parameters.
     """
 
-    __slots__ = ("_convert", "_exact", "_kind", "_place")
+    __slots__ = ("_convert", "_exact", "_kind", "_source")
 
-    def __init__(self, place: str, kind: Any) -> None:
-        self._place = place
+    def __init__(self, source: str, kind: Any) -> None:
+        self._source = source
         self._kind = kind
         self._exact, self._convert = converter(kind)
 
     def fit(self, number: int, value: Any) -> Any:
-        """Return a value as the type. Bytes that are not of the type are read as JSON.
+        """Convert a value to the type. Bytes that do not fit it are parsed as JSON.
 
         Args:
             number: The sequence of the event, or the revision of the entry.
             value: The value.
 
         Raises:
-            InvalidArgument: if it does not fit; the message names the stream or bucket, the number
-                and the field.
+            InvalidArgument: if the value does not fit. The message names the stream or bucket, the
+                number and the field.
         """
         if self._convert is None or value.__class__ is self._exact:
             return value
@@ -51,7 +51,7 @@ class ValueType:
         except UNFIT as error:
             unfit = error
         if isinstance(value, bytes):
-            # Other programs write JSON without a header that says so.
+            # Other programs write JSON without a content type.
             try:
                 value = json.loads(value)
                 return value if value.__class__ is self._exact else self._convert(value)
@@ -59,25 +59,25 @@ class ValueType:
                 pass
             except UNFIT as error:
                 unfit = error
-        field, why = _parted(str(unfit))
+        field, reason = _field_and_reason(str(unfit))
         raise InvalidArgument(
-            f"{self._place} {number}: {field}: {why}: it is {short(value)}, and {text(self._kind)} was asked for:"
+            f"{self._source} {number}: {field}: {reason}: it is {short(value)}, and {text(self._kind)} was asked for:"
             " read it without `type=`, or as what was written"
         ) from None
 
 
-def value_type(place: str, kind: Any) -> ValueType | None:
-    """Return the value type of a place; None for no type, which takes values as they came."""
-    return None if kind is None else ValueType(place, kind)
+def value_type(source: str, kind: Any) -> ValueType | None:
+    """Return the value type of a source; None without a type, which leaves values unchanged."""
+    return None if kind is None else ValueType(source, kind)
 
 
-def _parted(said: str) -> tuple[str, str]:
-    """Return which part of a value an error of a conversion is about, and what it says: ``lines:
-    [0]: no - at `$.count` ``.
+def _field_and_reason(message: str) -> tuple[str, str]:
+    """Return the field and the reason of a conversion error such as ``lines: [0]: no - at
+    `$.count` ``.
     """
     field = "value"
-    while (outer := _OUTER.match(said)) is not None:
+    while (outer := _OUTER.match(message)) is not None:
         field += outer[1] if outer[1].startswith("[") else f".{outer[1]}"
-        said = said[outer.end() :]
-    inner = _INNER.search(said)
-    return (field, said) if inner is None else (field + inner[1], said[: inner.start()])
+        message = message[outer.end() :]
+    inner = _INNER.search(message)
+    return (field, message) if inner is None else (field + inner[1], message[: inner.start()])

@@ -1,8 +1,7 @@
-"""``tidewire top``: a node serves its statistics as ``$sys``, and a table in a terminal shows what
-it answered.
+"""``tidewire top``: a node serves its statistics as ``$sys``, and the command shows them as tables
+in a terminal.
 
-In the node: ``service.py`` answers, with what ``answer.py`` makes of the statistics. In the
-command: ``command.py`` looks again and again, ``discovery.py`` finds nodes and calls them,
-``rates.py`` compares two looks, ``screen.py`` draws. Both: ``sockets.py`` says where sockets lie
-and who may use them.
+In the node, ``service.py`` serves the statistics, which ``answer.py`` condenses. In the command,
+``discovery.py`` finds and calls nodes, ``command.py`` polls one, ``rates.py`` compares two samples,
+and ``screen.py`` renders them. ``sockets.py``, for both, has the paths and permissions of sockets.
 """

@@ -20,33 +20,33 @@ _ACTIONS: dict[str, tuple[tuple[str, Callable[[], list[Any]]], Callable[..., obj
 }
 
 
-def act(given: tuple[Any, ...], by_name: dict[str, Any], *, by: str) -> None:
-    """Act on a campaign or a pool of this process.
+def act(arguments: tuple[Any, ...], named_arguments: dict[str, Any], *, by: str) -> None:
+    """Run an action on a campaign or a pool of this process.
 
     Args:
-        given: The action, such as "pause_campaign", and a list of the name of the campaign or pool
-            and what the action takes beside it.
-        by_name: Empty: the action has no arguments by name.
-        by: The user or node that asks, for events and logs.
+        arguments: The action, such as "pause_campaign", and a list of the name of the campaign or
+            pool and the values of the action.
+        named_arguments: Empty: actions have no arguments by name.
+        by: The calling user or node, for events and logs.
 
     Raises:
-        InvalidArgument: if there is no such action, if it takes other arguments, or if not exactly
-            one campaign or pool has the name.
-        TidewireError: if the campaign or pool refuses.
+        InvalidArgument: if there is no such action, its arguments differ, or not exactly one
+            campaign or pool has the name.
+        TidewireError: if the campaign or pool refuses the action.
     """
-    match given:
-        case (str(action), [str(name), *more]) if action in _ACTIONS and not by_name:
+    match arguments:
+        case (str(action), [str(name), *values]) if action in _ACTIONS and not named_arguments:
             (kind, all_live), call, count = _ACTIONS[action]
         case _:
             raise InvalidArgument(
-                f"act: {given!r:.200} is not allowed: give one of {', '.join(_ACTIONS)}, and a list that begins with a name"
+                f"act: {arguments!r:.200} is not allowed: give one of {', '.join(_ACTIONS)}, and a list that begins with a name"
             )
-    if len(more) != count:
-        raise InvalidArgument(f"arguments: {more!r:.200} beside the name are not allowed: {action} takes {count}")
-    found = [one for one in all_live() if one.name == name]
-    if len(found) != 1:
+    if len(values) != count:
+        raise InvalidArgument(f"arguments: {values!r:.200} beside the name are not allowed: {action} takes {count}")
+    targets = [one for one in all_live() if one.name == name]
+    if len(targets) != 1:
         raise InvalidArgument(
-            f"{kind}: {len(found)} {kind}s of this process are named {name!r}: name one of those that the node reports"
+            f"{kind}: {len(targets)} {kind}s of this process are named {name!r}: name one of those that the node reports"
         )
-    call(found[0], f"by {by}", *more)
+    call(targets[0], f"by {by}", *values)
     log.info("operator.acted", "%(by)s: %(action)s %(name)r", by=by, action=action, name=name)

@@ -1,4 +1,4 @@
-"""The command ``tidewire top``: finds the node, looks at it, and shows its statistics."""
+"""The command ``tidewire top``: finds a node, polls it, and shows its statistics."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tidewire.top.rates import with_rates
 from tidewire.top.screen import picture
 
 INTERVAL_S_MIN, INTERVAL_S_MAX = 0.1, 3_600.0
-_ENDS = "q ends"
+_END_HINT = "q ends"
 _INTERRUPTED = 130
 
-_Look = Callable[[], Awaitable[dict[str, Any]]]
+_ReadSample = Callable[[], Awaitable[dict[str, Any]]]
 
 
 def top(hub: Hub, node: str | None, interval: float, once: bool, json: bool) -> int:
-    """Run the command, and return its exit code: 1 if there is nothing to look at or the node has
-    gone, 2 for wrong usage.
+    """Run the command, and return its exit code: 1 if no node can be inspected or it has stopped, 2
+    for wrong usage.
     """
 
     async def work() -> int:
@@ -36,45 +36,45 @@ def top(hub: Hub, node: str | None, interval: float, once: bool, json: bool) -> 
             bounds = f"{INTERVAL_S_MIN:g} to {INTERVAL_S_MAX:,.0f}"
             raise InvalidArgument(f"interval: {interval:g} is not allowed: give a number of seconds from {bounds}")
         console = Console(highlight=False)
-        async with (await choose(hub, node)).watched() as look:
+        async with (await choose(hub, node)).watched() as read_sample:
             if json:
-                print(jsonlib.dumps(await _twice(look, interval), indent=2))
+                print(jsonlib.dumps(await _rated_sample(read_sample, interval), indent=2))
             elif once or not console.is_terminal or console.is_dumb_terminal:
-                console.print(picture(await _twice(look, interval), console.width, None))
+                console.print(picture(await _rated_sample(read_sample, interval), console.width, None))
             else:
-                await _live(look, interval, console)
+                await _live(read_sample, interval, console)
         return 0
 
     code = hub.finish(work)
     return 0 if code == _INTERRUPTED else code
 
 
-async def _twice(look: _Look, interval: float) -> dict[str, Any]:
-    """Look until the node gives another answer than the first, since a rate is a difference."""
-    first = second = with_rates(await look(), None)
+async def _rated_sample(read_sample: _ReadSample, interval: float) -> dict[str, Any]:
+    """Poll the node until its reply differs from the first, since rates need two samples."""
+    first = second = with_rates(await read_sample(), None)
     while second is first:
         await asyncio.sleep(interval)
-        second = with_rates(await look(), first)
+        second = with_rates(await read_sample(), first)
     return second
 
 
-async def _live(look: _Look, interval: float, console: Console) -> None:
-    seen, note = with_rates(await look(), None), _ENDS
+async def _live(read_sample: _ReadSample, interval: float, console: Console) -> None:
+    current, note = with_rates(await read_sample(), None), _END_HINT
     with _end_key() as ended, Live(console=console, screen=True, auto_refresh=False) as live:
         while not ended.done():
-            live.update(picture(seen, console.width, console.height, note), refresh=True)
+            live.update(picture(current, console.width, console.height, note), refresh=True)
             await asyncio.wait({ended}, timeout=interval)
             try:
-                seen, note = with_rates(await look(), seen), _ENDS
+                current, note = with_rates(await read_sample(), current), _END_HINT
             except AskTimeout as error:
-                # A busy node is the one that people want to see: the last look stays.
-                note = f"{error}; {_ENDS}"
+                # Keep the last sample: a busy node is of most interest.
+                note = f"{error}; {_END_HINT}"
 
 
 @contextlib.contextmanager
 def _end_key() -> Iterator[asyncio.Future[None]]:
-    """A future that is done after the key q. Without a terminal at the input there is no such
-    key.
+    """Yield a future that is done after the key q; it is never done without a terminal as
+    input.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
@@ -90,7 +90,7 @@ def _end_key() -> Iterator[asyncio.Future[None]]:
         key = b""
         with contextlib.suppress(OSError):
             key = os.read(file, 1)
-        # A terminal that is gone is ready for ever, with nothing to read.
+        # A closed terminal is always readable, without data.
         if key in (b"q", b"Q", b"") and not ended.done():
             ended.set_result(None)
 

@@ -1,4 +1,4 @@
-"""Nodes that `tidewire top` can look at: those of a hub, or those of this user on this machine."""
+"""Nodes for `tidewire top`: the nodes of a hub, or of this user on this machine."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tidewire.top.service import SERVICE
 from tidewire.top.sockets import is_stale, live_sockets
 
 ABOUT_TIMEOUT_S = 2.0
-LOOK_TIMEOUT_S = 5.0
-# A node that ends at once, whatever becomes of the hub.
+STATISTICS_TIMEOUT_S = 5.0
+# A node that stops quickly, even without the hub.
 _OPTIONS: dict[str, Any] = {
     "config": {"links": {"link_greeting_ms": int(ABOUT_TIMEOUT_S * 1_000)}, "stop_timeout_ms": 200},
     "inspect": False,
@@ -23,8 +23,8 @@ _OPTIONS: dict[str, Any] = {
 
 
 class FoundNode(NamedTuple):
-    """A node that can be looked at: the hub where it serves ``$sys``, and the id of its instance
-    there. One that is stopped or very busy has no name and process.
+    """A node that can be inspected: the hub where it serves ``$sys``, and its instance id there. A
+    stopped or very busy node has no name and process id.
     """
 
     hub: Hub
@@ -37,91 +37,91 @@ class FoundNode(NamedTuple):
         """Join its hub, and yield a function that returns its statistics.
 
         Raises:
-            NodeStopped: if it is gone.
-            AskTimeout: if it does not answer in time.
-            TidewireError: if this user may not call it, or it could not look at itself.
+            NodeStopped: if the node has stopped.
+            AskTimeout: if it does not reply in time.
+            TidewireError: if this user may not call it, or it could not read its statistics.
         """
 
-        async def look() -> dict[str, Any]:
+        async def read_sample() -> dict[str, Any]:
             try:
-                seen: dict[str, Any] = await _calls(node, self.key, LOOK_TIMEOUT_S).statistics()
-                return seen
+                statistics: dict[str, Any] = await _calls(node, self.key, STATISTICS_TIMEOUT_S).statistics()
+                return statistics
             except tw.AskTimeout as error:
-                raise _silent(self.key, LOOK_TIMEOUT_S) from error
+                raise _no_reply(self.key, STATISTICS_TIMEOUT_S) from error
 
         try:
             async with self.hub.joined(**_OPTIONS) as node:
-                yield look
+                yield read_sample
         except (tw.LinkLost, tw.NoResponders) as error:
-            if _is_silent(self.hub, self.key):
-                raise _silent(self.key, ABOUT_TIMEOUT_S) from error
+            if _is_unresponsive(self.hub, self.key):
+                raise _no_reply(self.key, ABOUT_TIMEOUT_S) from error
             raise tw.NodeStopped(f"{self.key} is gone: the node has stopped, or its process has ended") from error
 
 
-async def choose(hub: Hub, wanted: str | None) -> FoundNode:
-    """Return the node with the wanted name, process id or key; without one, the only node there is.
-    A hub without a URL stands for the sockets of this user.
+async def choose(hub: Hub, selector: str | None) -> FoundNode:
+    """Return the node with this name, process id or key; with None, the only node. For a hub
+    without a URL, search the sockets of this user.
 
     Raises:
-        NoSuchTarget: if there is none, or more than one; the text lists those there are.
+        NoSuchTarget: if there is no such node, or more than one; the message lists all nodes.
         TidewireError: if the hub can't be joined, or others can open the sockets of this user.
     """
-    found = await (_find_at(hub) if hub.url else _find_own())
-    fits = [one for one in found if wanted is None or wanted in (one.name, str(one.pid), one.key)]
-    fits = [one for one in fits if one.key == wanted] or fits
-    if len(fits) == 1:
-        return fits[0]
-    named = "" if wanted is None else f"node: {wanted!r}"
-    if fits:
-        several = f"node: {len(fits)} nodes are called {wanted!r}" if named else f"{len(fits)} nodes run"
+    nodes = await (_find_at(hub) if hub.url else _find_own())
+    matches = [one for one in nodes if selector is None or selector in (one.name, str(one.pid), one.key)]
+    matches = [one for one in matches if one.key == selector] or matches
+    if len(matches) == 1:
+        return matches[0]
+    label = "" if selector is None else f"node: {selector!r}"
+    if matches:
+        several = f"node: {len(matches)} nodes are called {selector!r}" if label else f"{len(matches)} nodes run"
         text = f"{several}: choose one with --node and the text in front:"
-    elif found and named:
-        fits, text = found, f"{named} is not among the nodes that can be looked at:"
+    elif nodes and label:
+        matches, text = nodes, f"{label} is not among the nodes that can be looked at:"
     else:
-        none = f"{named} can't be looked at" if named else "no node can be looked at"
+        none = f"{label} can't be looked at" if label else "no node can be looked at"
         text = f"{none}: enable it with tw.Node(inspect=True), or start the program with {VARIABLE}=1"
-    abouts = ("does not answer" if name is None else f"{name!r}, process {pid}" for _, _, name, pid in fits)
-    raise tw.NoSuchTarget("\n".join([text, *map("  {0.key}   {1}".format, fits, abouts)]))
+    abouts = ("does not answer" if name is None else f"{name!r}, process {pid}" for _, _, name, pid in matches)
+    raise tw.NoSuchTarget("\n".join([text, *map("  {0.key}   {1}".format, matches, abouts)]))
 
 
 async def _find_own() -> list[FoundNode]:
-    found: list[FoundNode] = []
+    nodes: list[FoundNode] = []
     for path in live_sockets():
         hub = Hub(f"tide+unix://{path}", None, False)
         try:
-            found += await _find_at(hub)
+            nodes += await _find_at(hub)
         except tw.Unauthorized:
             raise
         except tw.TidewireError:
-            if _is_silent(hub, path.stem):
-                found.append(FoundNode(hub, path.stem))
-    return found
+            if _is_unresponsive(hub, path.stem):
+                nodes.append(FoundNode(hub, path.stem))
+    return nodes
 
 
 async def _find_at(hub: Hub) -> list[FoundNode]:
-    found: list[FoundNode] = []
+    nodes: list[FoundNode] = []
     async with hub.joined(**_OPTIONS) as node:
         keys = [key for info in await node.services() if info.name == SERVICE for key in info.instances]
         for key in keys:
             try:
                 about = await _calls(node, key, ABOUT_TIMEOUT_S).about()
-                found.append(FoundNode(hub, key, about["node"], about["pid"]))
+                nodes.append(FoundNode(hub, key, about["node"], about["pid"]))
             except tw.AskTimeout:
-                found.append(FoundNode(hub, key))
+                nodes.append(FoundNode(hub, key))
             except (tw.NoResponders, tw.LinkLost):
-                continue  # The node has gone meanwhile.
-    return found
+                continue  # The node has left meanwhile.
+    return nodes
 
 
 def _calls(node: tw.Node, key: str, timeout_s: float) -> Any:
     return node.client(SERVICE).with_(instance=key, timeout=timeout_s)
 
 
-def _is_silent(hub: Hub, key: str) -> bool:
-    """Return whether a process listens at the socket of a node, though it may not answer."""
+def _is_unresponsive(hub: Hub, key: str) -> bool:
+    """Return whether a process listens at the socket of a node, even if it does not reply."""
     path = Path(hub.url.removeprefix("tide+unix://"))
     return path.name == f"{key}.sock" and not is_stale(path)
 
 
-def _silent(key: str, timeout_s: float) -> tw.AskTimeout:
+def _no_reply(key: str, timeout_s: float) -> tw.AskTimeout:
     return tw.AskTimeout(f"{key} did not answer within {timeout_s:g} s: it is stopped or very busy")

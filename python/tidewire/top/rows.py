@@ -1,4 +1,4 @@
-"""Some rows of one node for the console: searched, sorted and cut at the node."""
+"""Rows of a node for the console: the node searches, sorts and limits them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidewire.top.answer import ANSWER_BYTES_MAX, depth, load, tables_of
 
 KINDS = ("agents", "actors", "pools", "services")
 LIMIT, LIMIT_MAX = 100, 1_000
-"""Rows of an answer, by default and at most."""
+"""Number of rows in a reply: default and maximum."""
 
 _Row = dict[str, Any]
 
@@ -36,7 +36,7 @@ _TEXTS = ("agent", "name", "type", "status", "service", "instance", "dispatcher"
 
 
 class Query(NamedTuple):
-    """Which rows a caller asks for."""
+    """Query for rows."""
 
     kinds: tuple[str, ...]
     first: int
@@ -46,55 +46,55 @@ class Query(NamedTuple):
     search: str
 
     @classmethod
-    def of(cls, given: tuple[Any, ...], by_name: dict[str, Any]) -> Query:
-        """Return the query that a caller gave.
+    def of(cls, args: tuple[Any, ...], named_args: dict[str, Any]) -> Query:
+        """Return the query of the arguments of a call.
 
         Args:
-            given: ``kinds``, a list of "agents", "actors", "pools" and "services".
-            by_name: ``first``, the rows that are left out in front; ``limit``, the rows of the
-                answer; ``sort``; ``descending``; ``search``, words that a row has all of.
+            args: ``kinds``, a list of "agents", "actors", "pools" and "services".
+            named_args: ``first``, the number of skipped rows; ``limit``, the most rows of the
+                reply; ``sort``; ``descending``; ``search``, words that rows must all contain.
 
         Raises:
             InvalidArgument: if an argument is not allowed.
         """
         names = {"kinds": None, "first": 0, "limit": LIMIT, "sort": "load", "descending": True, "search": ""}
-        unknown = [name for name in by_name if name not in names]
-        if unknown or len(given) > 1:
-            raise InvalidArgument(f"rows: {unknown or given!r:.200} is not allowed: give {', '.join(names)} by name")
-        asked = cls(**{**names, **dict(zip(names, given, strict=False)), **by_name})
-        if not isinstance(asked.kinds, (list, tuple)) or not asked.kinds or not set(asked.kinds) <= set(KINDS):
-            raise InvalidArgument(f"kinds: {asked.kinds!r:.200} is not allowed: give a list of {', '.join(KINDS)}")
-        if not _is_whole(asked.first, 0, 10**9) or not _is_whole(asked.limit, 1, LIMIT_MAX):
+        unknown = [name for name in named_args if name not in names]
+        if unknown or len(args) > 1:
+            raise InvalidArgument(f"rows: {unknown or args!r:.200} is not allowed: give {', '.join(names)} by name")
+        query = cls(**{**names, **dict(zip(names, args, strict=False)), **named_args})
+        if not isinstance(query.kinds, (list, tuple)) or not query.kinds or not set(query.kinds) <= set(KINDS):
+            raise InvalidArgument(f"kinds: {query.kinds!r:.200} is not allowed: give a list of {', '.join(KINDS)}")
+        if not _is_whole(query.first, 0, 10**9) or not _is_whole(query.limit, 1, LIMIT_MAX):
             raise InvalidArgument(
-                f"first, limit: {asked.first!r:.50} and {asked.limit!r:.50} are not allowed: give whole numbers from 0 on, "
+                f"first, limit: {query.first!r:.50} and {query.limit!r:.50} are not allowed: give whole numbers from 0 on, "
                 f"and from 1 to {LIMIT_MAX:,}"
             )
-        if asked.sort not in _SORTS:
-            raise InvalidArgument(f"sort: {asked.sort!r:.100} is not allowed: give one of {', '.join(_SORTS)}")
-        if not isinstance(asked.search, str) or not isinstance(asked.descending, bool):
+        if query.sort not in _SORTS:
+            raise InvalidArgument(f"sort: {query.sort!r:.100} is not allowed: give one of {', '.join(_SORTS)}")
+        if not isinstance(query.search, str) or not isinstance(query.descending, bool):
             raise InvalidArgument("search, descending: give a text, and True or False")
-        return asked
+        return query
 
     def answer(self, statistics: _Row) -> _Row:
-        """Return the rows, how many fit the search, and how many there are. Rows are left out at
-        the end where an answer would be longer than ``ANSWER_BYTES_MAX``.
+        """Return the rows, the number of matches, and the number of all rows. The last rows are
+        left out if the reply would exceed ``ANSWER_BYTES_MAX``.
         """
         tables = tables_of(statistics)
         rows = [(kind, row) for kind in dict.fromkeys(self.kinds) for row in tables[kind][0]]
         words = self.search.lower().split()
-        fits = rows if not words else [each for each in rows if all(word in _text(each[1]) for word in words)]
+        matching = rows if not words else [each for each in rows if all(word in _text(each[1]) for word in words)]
         key = _SORTS[self.sort]
         choose = heapq.nlargest if self.descending else heapq.nsmallest
-        best = choose(self.first + self.limit, fits, key=lambda each: key(each[1]))
-        found: list[_Row] = []
+        best = choose(self.first + self.limit, matching, key=lambda each: key(each[1]))
+        selected: list[_Row] = []
         left = ANSWER_BYTES_MAX - 1_000
         for kind, row in best[self.first :]:
-            made = {"table": kind, **tables[kind][1](row)}
-            left -= len(json.dumps(made, separators=(",", ":"))) + 1
+            entry = {"table": kind, **tables[kind][1](row)}
+            left -= len(json.dumps(entry, separators=(",", ":"))) + 1
             if left < 0:
                 break
-            found.append(made)
-        return {"rows": found, "found": len(fits), "total": len(rows)}
+            selected.append(entry)
+        return {"rows": selected, "found": len(matching), "total": len(rows)}
 
 
 def _text(row: _Row) -> str:

@@ -1,4 +1,4 @@
-"""One look at a node as a picture of a given width, and of a given height where there is one."""
+"""Rendering of a sample of a node's statistics for the width and height of a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidewire.top.answer import depth
 from tidewire.top.rates import KINDS
 
 _FRAME_LINES = 3
-"""A table also needs an empty line, its titles, and a line that says what was left out."""
+"""Further lines of a table: an empty line, its titles, and the number of omitted rows."""
 
 _COUNTS = {"agents": "agent", "pools": "pool", "services": "service", "actors": "other actor"}
 
@@ -31,7 +31,7 @@ _TIMES = {
 }
 _KEYS = {"/s": "handled_per_s", "running": "in_flight"}
 _DEPTH = ""
-"""Title of the number beside the bar of a queue."""
+"""Title of the queue length, beside the bar."""
 
 _QUEUE, _HANDLED = ("queue", _DEPTH), ("/s", "handled")
 _TITLES: dict[str, tuple[str, ...]] = {
@@ -55,39 +55,39 @@ _FAULTS = ("failed", "errors", "expired", "restarts", "refused", "lost")
 _Row = dict[str, Any]
 
 
-def picture(look: _Row, width: int, height: int | None, note: str = "") -> RenderableType:
-    """Return a picture of a look with rates, for a terminal of so many columns and lines. Without a
-    height it shows all rows. A note is its last line.
+def picture(sample: _Row, width: int, height: int | None, note: str = "") -> RenderableType:
+    """Render a sample with rates for a terminal of this width and height. Without a height it has
+    all rows. A note is its last line.
     """
-    used = [row for row in look["dispatchers"] if row["actors"] or row["handled"]]
-    tables = {kind: rows for kind in KINDS if (rows := used if kind == "dispatchers" else look[kind])}
-    parts: list[RenderableType] = [*_head(look)]
+    used = [row for row in sample["dispatchers"] if row["actors"] or row["handled"]]
+    tables = {kind: rows for kind in KINDS if (rows := used if kind == "dispatchers" else sample[kind])}
+    parts: list[RenderableType] = [*_head(sample)]
     lines = math.inf if height is None else height - len(parts) - _FRAME_LINES * len(tables) - bool(note)
     shares: dict[str, int] = {}
-    # A short table leaves its lines to the longer ones.
+    # Short tables leave their unused lines to longer ones.
     for kind in sorted(tables, key=lambda kind: len(tables[kind])):
         shares[kind] = int(min(len(tables[kind]), max(lines, 0) // (len(tables) - len(shares))))
         lines -= shares[kind]
     for kind, rows in tables.items():
         parts += ["", table(kind, rows[: shares[kind]], width)]
-        left = look.get(f"{kind}_count", len(rows)) - shares[kind]
+        left = sample.get(f"{kind}_count", len(rows)) - shares[kind]
         parts += [Text(f"and {left:,} more", "dim")] if left else []
     return Group(*parts, *([_line(Text(note))] if note else []))
 
 
-def _head(look: _Row) -> list[Text]:
-    versions, dead = look["versions"], look["dead_letters"]
-    life = f"   process {look['pid']}   up {timedelta(seconds=int(look['uptime_s']))}   "
-    language = look.get("language", "python")
-    made = f"   tidewire {versions['tidewire']}, {language.title()} {versions.get(language, '')}".rstrip()
-    counts = [_counted(look[f"{kind}_count"], noun) for kind, noun in _COUNTS.items()]
+def _head(sample: _Row) -> list[Text]:
+    versions, dead = sample["versions"], sample["dead_letters"]
+    life = f"   process {sample['pid']}   up {timedelta(seconds=int(sample['uptime_s']))}   "
+    language = sample.get("language", "python")
+    release = f"   tidewire {versions['tidewire']}, {language.title()} {versions.get(language, '')}".rstrip()
+    counts = [_counted(sample[f"{kind}_count"], noun) for kind, noun in _COUNTS.items()]
     reasons = sorted(((count, reason) for reason, count in dead.items() if count), reverse=True)
-    named = ", ".join(f"{count:,} {reason}" for count, reason in reasons)
-    troubles = [f"{_counted(sum(dead.values()), 'dead letter')}: {named}"] if reasons else []
-    troubles += [_counted(look["ask_timeouts"], "ask timeout")] if look["ask_timeouts"] else []
+    causes = ", ".join(f"{count:,} {reason}" for count, reason in reasons)
+    troubles = [f"{_counted(sum(dead.values()), 'dead letter')}: {causes}"] if reasons else []
+    troubles += [_counted(sample["ask_timeouts"], "ask timeout")] if sample["ask_timeouts"] else []
     lines = [
-        Text.assemble(plain(look["node"], "bold"), life, plain(look["url"]), made),
-        Text("   ".join([*counts, _counted(look["timers"], "timer")])),
+        Text.assemble(plain(sample["node"], "bold"), life, plain(sample["url"]), release),
+        Text("   ".join([*counts, _counted(sample["timers"], "timer")])),
         plain("   ".join(troubles), "red"),
     ]
     return [_line(line) for line in lines if line]
@@ -103,17 +103,17 @@ def _counted(count: int, noun: str) -> str:
 
 
 def table(kind: str, rows: list[_Row], width: int) -> Table:
-    """Return a table of rows of one kind. The names take the room that the other columns leave."""
+    """Return a table of rows of one kind. The column of names has the remaining width."""
     titles = [title for title in _TITLES[kind] if _FROM_WIDTH.get(title, 0) <= width]
-    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, width=width, header_style="bold", show_edge=False)
-    made.add_column(kind.removesuffix("s"), no_wrap=True, overflow="ellipsis", ratio=1)
+    view = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, width=width, header_style="bold", show_edge=False)
+    view.add_column(kind.removesuffix("s"), no_wrap=True, overflow="ellipsis", ratio=1)
     for title in titles:
-        made.add_column(title, justify="left" if title in _LEFT else "right", no_wrap=True, overflow="ellipsis")
+        view.add_column(title, justify="left" if title in _LEFT else "right", no_wrap=True, overflow="ellipsis")
     name = {"agents": "id", "services": "service"}.get(kind, "name")
     for row in rows:
         first = f"#{row['id']}" if row[name] is None else row[name]
-        made.add_row(plain(first), *(_cell(title, row) for title in titles))
-    return made
+        view.add_row(plain(first), *(_cell(title, row) for title in titles))
+    return view
 
 
 def _cell(title: str, row: _Row) -> RenderableType:
@@ -139,7 +139,7 @@ def _cell(title: str, row: _Row) -> RenderableType:
 def _bar(row: _Row) -> Bar:
     share = depth(row) / row["capacity"] if row.get("capacity") else 0.0
     color = "red" if share >= _NEARLY_FULL else "yellow" if share >= _HALF_FULL else "default"
-    # Of a short queue at least a trace is seen.
+    # A short queue has at least a visible trace.
     return Bar(1.0, 0.0, max(share, 1 / (8 * _BAR_CELLS)) if share else 0.0, width=_BAR_CELLS, color=color)
 
 
@@ -151,13 +151,13 @@ def _busy(row: _Row) -> Text:
 
 
 def plain(value: object, style: str = "") -> Text:
-    """Return a text from a program as one that a terminal shows and does not obey."""
+    """Return a text without control characters, which a terminal would execute."""
     text = str(value)
     return Text("".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text), style)
 
 
 def short(number: float | None, units: tuple[str, ...] = ("", "k", "M", "G")) -> str:
-    """Return a number in three digits with a unit: 999, 12.3k, 4.56M."""
+    """Format a number with three digits and a unit: 999, 12.3k, 4.56M."""
     if number is None:
         return "-"
     unit, *larger = units

@@ -15,7 +15,7 @@ from pathlib import Path
 from tidewire.errors import ConfigError, Unauthorized
 
 PATH_BYTES_MAX = 103
-"""Longest path of a Unix socket that all systems take; Linux takes 107."""
+"""Longest path of a Unix socket on all systems; Linux allows 107 bytes."""
 
 _NAME_MAX = 48
 _CREDENTIALS = struct.Struct("3i")
@@ -25,7 +25,7 @@ def new_path(name: str) -> Path:
     """Return the path for the socket of the node ``name`` of this process.
 
     Raises:
-        ConfigError: if there is no place for it that only this user can open.
+        ConfigError: if there is no folder for it that only this user can open.
     """
     directory = _directories()[0]
     try:
@@ -34,7 +34,7 @@ def new_path(name: str) -> Path:
         with contextlib.suppress(FileExistsError):
             directory.mkdir(mode=0o700)
         _check(directory)
-        # A file under this process's id that is stale was left by an earlier process.
+        # A stale file with the id of this process is from an earlier process.
         return next(filter(is_stale, (_path(directory, name, number) for number in itertools.count(1))))
     except OSError as error:
         fix = "set XDG_RUNTIME_DIR to a directory of yours, or leave inspect off"
@@ -43,11 +43,11 @@ def new_path(name: str) -> Path:
 
 
 def live_sockets() -> list[Path]:
-    """Return the sockets of this user at which a process listens, and remove the others.
+    """Return the sockets of this user with a listening process, and remove the others.
 
     Raises:
-        Unauthorized: if others can open a directory or a socket. A refused directory is no error
-            if another one has sockets.
+        Unauthorized: if others can open a directory or a socket. A refused directory is not an
+            error if another one has sockets.
     """
     paths: list[Path] = []
     refused: list[str] = []
@@ -67,13 +67,13 @@ def live_sockets() -> list[Path]:
 
 
 def is_stale(path: Path) -> bool:
-    """Return whether nobody will ever answer at a socket: nobody listens, or the process that did
-    is dead, and only a child that it forked has it open.
+    """Return whether a socket has no listening process: none at all, or only a forked child of a
+    dead process.
 
-    A node that is stopped or busy still listens.
+    A suspended or busy node still listens.
 
     Raises:
-        Unauthorized: if it can't be opened by this user, or another user listens there.
+        Unauthorized: if this user can't open it, or another user listens there.
     """
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
@@ -84,17 +84,17 @@ def is_stale(path: Path) -> bool:
         except PermissionError as error:
             raise Unauthorized(f"{path}: permission denied: run this command as the user who runs the node") from error
         except BlockingIOError:
-            # So many wait to be let in that no more can.
+            # The backlog of the socket is full.
             return False
         raw = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, user, _ = _CREDENTIALS.unpack(raw)
     if user != os.geteuid():
         raise Unauthorized(f"{path}: another user listens here: remove the file")
     try:
-        # Process 0 is one of another container. The signal 0 changes nothing.
+        # Process 0 is in another container. Signal 0 only checks the process.
         os.kill(pid, 0)
     except (ProcessLookupError, PermissionError) as error:
-        # Without permission it has become another user's since.
+        # Without permission, another user has the id now.
         return isinstance(error, ProcessLookupError)
     return False
 
@@ -108,10 +108,9 @@ def _path(directory: Path, name: str, number: int) -> Path:
 
 
 def _directories() -> list[Path]:
-    """Directories where sockets may lie, the one for new ones first.
+    """Return the directories of sockets, the one for new sockets first.
 
-    A node that a service manager has started may not have the XDG_RUNTIME_DIR of the shell in which
-    it is looked for.
+    A node under a service manager may lack the XDG_RUNTIME_DIR of the user's shell.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     bases = [runtime, tempfile.gettempdir()] if os.path.isabs(runtime) else [tempfile.gettempdir()]
@@ -119,13 +118,13 @@ def _directories() -> list[Path]:
 
 
 def _check(directory: Path) -> None:
-    """Check that only this user can open what lies in a directory."""
-    found = directory.lstat()
-    if stat.S_ISLNK(found.st_mode):
+    """Check that only this user can open the files of a directory."""
+    status = directory.lstat()
+    if stat.S_ISLNK(status.st_mode):
         raise OSError("it is a link")
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         raise OSError("it is no directory")
-    if found.st_uid != os.geteuid():
-        raise OSError(f"it belongs to user {found.st_uid}, not to {os.geteuid()}")
-    if found.st_mode & 0o077:
-        raise OSError(f"it has mode {stat.S_IMODE(found.st_mode):04o}, so that others can open it: chmod 700 it")
+    if status.st_uid != os.geteuid():
+        raise OSError(f"it belongs to user {status.st_uid}, not to {os.geteuid()}")
+    if status.st_mode & 0o077:
+        raise OSError(f"it has mode {stat.S_IMODE(status.st_mode):04o}, so that others can open it: chmod 700 it")
