@@ -16,7 +16,7 @@ from tidewire.errors import AskCycle, InvalidArgument
 if TYPE_CHECKING:
     from tidewire._binding import Mark, Pending
     from tidewire._runtime.steps import Steps
-    from tidewire.agents.agent_state import Later
+    from tidewire.agents.agent_state import PendingRetry
     from tidewire.node import Node
 
 _NAMED_MAX = 5
@@ -70,18 +70,18 @@ class IdleWatch:
                 return None
             self._before = found
 
-    def _later(self) -> Later | None:
+    def _later(self) -> PendingRetry | None:
         """Return the next message that an agent tries again."""
         directory = self._node._agents
         agent_states = (
             [] if directory is None else [agent._registered_state for agent in list(directory.by_id.values())]
         )
         waiting = [
-            later for agent_state in agent_states for later in list(agent_state.later.values()) if later.timer.waiting
+            later for agent_state in agent_states for later in list(agent_state.pending_retries.values()) if later.timer.waiting
         ]
         return min(waiting, key=lambda later: later.due, default=None)
 
-    def _waits(self, later: Later) -> Pending:
+    def _waits(self, later: PendingRetry) -> Pending:
         if self._until is not None and later.due > self._until:
             raise self._late()
         left_s = later.due - monotonic()
