@@ -77,7 +77,10 @@ class IdleWatch:
             [] if directory is None else [agent._registered_state for agent in list(directory.by_id.values())]
         )
         waiting = [
-            later for agent_state in agent_states for later in list(agent_state.pending_retries.values()) if later.timer.waiting
+            later
+            for agent_state in agent_states
+            for later in list(agent_state.pending_retries.values())
+            if later.timer.waiting
         ]
         return min(waiting, key=lambda later: later.due, default=None)
 
