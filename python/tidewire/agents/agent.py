@@ -181,8 +181,8 @@ class Agent:
         retry: Retry | None = None,
         correlation_id: str | None = None,
     ) -> None:
-        """Send as ``send`` does, but never wait: a full mailbox raises an error at once, whatever
-        its policy.
+        """Send as ``send`` does, but never wait: a full mailbox raises an error at once, under
+        any policy.
         """
         agent_state = self._agent_state_ or self._registered_state
         target = agent_state.agent_states.get(to) if to.__class__ is str else None

@@ -56,7 +56,7 @@ _FINAL = (InvalidArgument, NodeStopped, Unauthorized, Unsupported)
 
 
 class Durable:
-    """Durable part of an agent. Only ``begin`` and ``leave`` may run outside of the node's loop.
+    """Durable part of an agent. Methods run on the node's loop, unless they allow any thread.
 
     Args:
         agent: The public agent.
