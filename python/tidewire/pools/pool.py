@@ -91,8 +91,8 @@ class Pool(Generic[_P, _R_co]):
             no limit.
         heartbeat_timeout: Seconds without a heartbeat after which a worker process with tasks is
             killed and replaced. Its running task counts a delivery. None for no limit. See below.
-        max_deliveries: Number of workers that may end during a task before it is a dead letter, 1
-            to 1,000.
+        max_deliveries: Limit of deliveries: a task fails when this many workers have ended during
+            it, 1 to 1,000.
         restarts: Limit and backoff of the replacement of workers.
         result_bytes_max: Largest pickled result of a process, 1,024 to 1,073,741,824 bytes.
         on_dead: Called with the task, the reason and the error (or None) of every dead task. The
