@@ -41,13 +41,13 @@ def test_ends_before_the_window_are_forgotten() -> None:
 def test_a_worker_is_started_when_its_backoff_is_over_and_not_before() -> None:
     replacement = WorkerReplacement(2, Restarts(backoff_ms=100), seed=1)
     replacement.ended(0, False, "first", None)
-    assert replacement.due(0, there=1)
+    assert replacement.due(0, count=1)
     replacement.ended(0, False, "second", None)
-    assert not replacement.due(0, there=1)
-    at = replacement.next_ns(0, there=1)
+    assert not replacement.due(0, count=1)
+    at = replacement.next_ns(0, count=1)
     assert at is not None and 50 * MS <= at <= 100 * MS
-    assert not replacement.due(at - 1, there=1) and replacement.due(at, there=1)
-    assert replacement.next_ns(at, there=2) is None
+    assert not replacement.due(at - 1, count=1) and replacement.due(at, count=1)
+    assert replacement.next_ns(at, count=2) is None
 
 
 # Scaling

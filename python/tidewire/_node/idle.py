@@ -16,7 +16,7 @@ from tidewire.errors import AskCycle, InvalidArgument
 if TYPE_CHECKING:
     from tidewire._binding import Mark, Pending
     from tidewire._runtime.steps import Steps
-    from tidewire.agents.agent_state import Later
+    from tidewire.agents.agent_state import PendingRetry
     from tidewire.node import Node
 
 _NAMED_MAX = 5
@@ -70,18 +70,21 @@ class IdleWatch:
                 return None
             self._last_marks = found
 
-    def _next_retry(self) -> Later | None:
+    def _next_retry(self) -> PendingRetry | None:
         """Return the next retry of an agent."""
         directory = self._node._agents
         agent_states = (
             [] if directory is None else [agent._registered_state for agent in list(directory.by_id.values())]
         )
         waiting = [
-            retry for agent_state in agent_states for retry in list(agent_state.later.values()) if retry.timer.waiting
+            retry
+            for agent_state in agent_states
+            for retry in list(agent_state.pending_retries.values())
+            if retry.timer.waiting
         ]
         return min(waiting, key=lambda retry: retry.due, default=None)
 
-    def _retry_wait(self, retry: Later) -> Pending:
+    def _retry_wait(self, retry: PendingRetry) -> Pending:
         if self._until is not None and retry.due > self._until:
             raise self._timeout_error()
         remaining_s = retry.due - monotonic()

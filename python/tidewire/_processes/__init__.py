@@ -1,1 +1,1 @@
-"""Worker processes: spawn, status page, signals and end. Pools and campaigns use it."""
+"""Worker processes of pools and campaigns: spawn, status page, signals and end."""

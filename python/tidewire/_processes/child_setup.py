@@ -1,4 +1,4 @@
-"""Worker's side of the start and of its output. A worker imports it before its function."""
+"""Setup of a worker process. It is imported before the function of the worker."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ GROUP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def set_up(*fds: int) -> None:
-    """Ignore the signals of the group, and keep descriptors from programs that the worker
-    starts.
-    """
+    """Ignore the signals of the group, and make descriptors non-inheritable."""
     for number in GROUP_SIGNALS:
         signal.signal(number, ignore)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, GROUP_SIGNALS)
@@ -23,12 +21,12 @@ def set_up(*fds: int) -> None:
 
 
 def ignore(*_: object) -> None:
-    """A handler rather than SIG_IGN: programs that the function starts shall not inherit it."""
+    """Ignore a signal. Unlike SIG_IGN, a handler is not inherited by programs of the function."""
 
 
 def flush_prints() -> None:
-    """Flush what the function has printed."""
+    """Flush stdout and stderr."""
     for stream in (sys.stdout, sys.stderr):
-        # The stream may be any object of the function, and nobody can receive its error.
+        # The stream may be any object of the function, and its error has no receiver.
         with contextlib.suppress(Exception):
             stream.flush()

@@ -1,4 +1,4 @@
-"""Page of memory that a worker process shares with its parent, as words of 64 bits."""
+"""Memory page that a worker process shares with its parent, as 64-bit words."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import os
 
 
 class StatusPage:
-    """The page. Pools and campaigns each define the meaning of its words."""
+    """Shared page of 64-bit words, whose meaning pools and campaigns define."""
 
     def __init__(self, fd: int | None = None) -> None:
-        """Open the page of a file, or make one of zeros."""
+        """Map the page of a descriptor, or create a zeroed page."""
         self.fd = _memory_file() if fd is None else fd
         self._map = mmap.mmap(self.fd, mmap.PAGESIZE)
         self.words = memoryview(self._map).cast("Q")
 
     def close(self) -> None:
-        """Give the memory back. The last values of the words are gone."""
+        """Release the memory. The values of the words are lost."""
         self.words.release()
         self._map.close()
         os.close(self.fd)

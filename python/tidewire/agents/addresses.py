@@ -1,4 +1,4 @@
-"""Addressing of outgoing messages: the recipients of a call, and its messages."""
+"""Recipients and messages of an outgoing call."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 
 def targets(agent_state: AgentState, to: Any, type: str | None, capability: str | None) -> list[Agent]:
-    """Return the live agents that a call names.
+    """Return the live agents that a call addresses.
 
     Raises:
-        NoSuchTarget: if nobody fits.
-        InvalidArgument: if nobody is named, or in two ways, or an argument is not a string.
+        NoSuchTarget: if no live agent matches.
+        InvalidArgument: if the call names no recipient, or combines ``to`` with a type or
+            capability, or an argument is not a string.
     """
     directory = agent_state.directory
     if to is not None and (type is not None or capability is not None):
@@ -36,14 +37,14 @@ def targets(agent_state: AgentState, to: Any, type: str | None, capability: str 
     if to is None:
         return [directory.choose(type, capability)]
     ids = [to] if isinstance(to, str) else list(to) if is_many(to) else [to]
-    wrong = next((one for one in ids if not isinstance(one, str)), None)
-    if wrong is not None or not ids:
+    invalid = next((one for one in ids if not isinstance(one, str)), None)
+    if invalid is not None or not ids:
         raise InvalidArgument(f"to: {to!r} is not allowed: give the id of an agent, or several ids")
     return [directory.find(one) for one in dict.fromkeys(ids)]
 
 
 def durable_ids(to: Any, type: Any, capability: Any, retry: Any, receipt: Any) -> list[str]:
-    """Return the ids of agents that a durable message goes to.
+    """Return the ids of the recipients of a durable message.
 
     Raises:
         InvalidArgument: if an argument is not allowed for durable messages.
@@ -59,8 +60,8 @@ def durable_ids(to: Any, type: Any, capability: Any, retry: Any, receipt: Any) -
                 f"{field}: {value!r} is not allowed with durable=True: the recipient's retries count, and it may run later"
             )
     ids = [to] if isinstance(to, str) else list(to) if is_many(to) else [to]
-    wrong = next((one for one in ids if not isinstance(one, str) or not one), None)
-    if wrong is not None or not ids:
+    invalid = next((one for one in ids if not isinstance(one, str) or not one), None)
+    if invalid is not None or not ids:
         raise InvalidArgument(f"to: {to!r} is not allowed: give the id of an agent, or several ids")
     return list(dict.fromkeys(ids))
 
@@ -85,12 +86,12 @@ def messages(
     check(kind, priority, ttl, retry, correlation_id)
     recipients = tuple(target.id for target in targets)
     headers = sent_headers(recipients, headers)
-    made: list[Message] = []
+    result: list[Message] = []
     for target in targets:
         message = Message(payload, kind, agent_state.id, time(), recipients, None, priority)  # type: ignore[arg-type]
         message.headers, message.retry, message.correlation_id = headers, retry, correlation_id
-        if made:
-            message.given_id = made[0].id
+        if result:
+            message.given_id = result[0].id
         if ttl is not None:
             message.live_for(ttl)
         if kind == "context":
@@ -98,17 +99,17 @@ def messages(
         if receipt:
             message.flags |= HAS_RECEIPT
             message.receipt = Receipt(target.id, target._registered_state)
-        made.append(message)
-    return made
+        result.append(message)
+    return result
 
 
 def is_many(to: Any) -> bool:
-    """Return whether several recipients are named."""
+    """Return True if ``to`` is a collection of ids."""
     return isinstance(to, Iterable) and not isinstance(to, (str, bytes))
 
 
 def check(kind: Any, priority: Any, ttl: Any, retry: Any, correlation_id: Any) -> None:
-    """Refuse with InvalidArgument what a message can't be sent with."""
+    """Raise InvalidArgument if an option of a message is not allowed."""
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidArgument(f"kind: {kind!r} is not allowed: use one of {', '.join(sorted(KINDS))}")
     if not isinstance(priority, str) or priority not in PRIORITIES:
@@ -128,13 +129,13 @@ def _is_time(ttl: Any) -> bool:
 
 
 def sent_headers(recipients: Sequence[str], headers: Any) -> Mapping[str, str]:
-    """Return the headers of a message to agents, with its span. Raises InvalidArgument."""
+    """Return the headers of a message with its span. Raises InvalidArgument."""
     checked, spans = checked_headers(headers), _trace_context.spans
     return checked if spans is None else spans.message(", ".join(recipients), checked, "send")
 
 
 def checked_headers(headers: Any) -> Mapping[str, str]:
-    """Return a copy of the headers of a message, or raise InvalidArgument if they are none."""
+    """Return a copy of the headers of a message. Raises InvalidArgument if they are malformed."""
     if headers is None:
         return {}
     if not isinstance(headers, Mapping) or not all(isinstance(part, str) for item in headers.items() for part in item):

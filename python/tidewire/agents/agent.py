@@ -24,21 +24,20 @@ if TYPE_CHECKING:
     from tidewire.agents.retry import Retry
     from tidewire.node import Node
 
-_LOOK_MASK = 63
+_QUEUE_CHECK_MASK = 63
 
 
 class Agent:
-    """An actor that is registered: it has an id, a type and capabilities, and talks to others by
-    them.
+    """A registered actor with an id, a type and capabilities, by which other agents address it.
 
-    ``node.agent(handler, id=...)`` makes one of a function or an object. A class of your own may
-    derive from this one; its methods marked by ``@tw.handle`` are its handlers, and ``self.send``
-    and the like are at hand in them.
+    ``node.agent(handler, id=...)`` makes one of a function or an object. Your own class may derive
+    from ``Agent``: its methods with ``@tw.handle`` are its handlers, and call ``self.send`` and the
+    other methods of the agent.
 
     Attributes:
-        id: Its id, unique among the live agents and actors of the node.
+        id: Id of the agent, unique among the live agents and actors of the node.
         type: Type of the agent; empty if it has none.
-        capabilities: Its capabilities.
+        capabilities: Capabilities of the agent.
     """
 
     id: str = ""
@@ -50,23 +49,23 @@ class Agent:
 
     @property
     def ref(self) -> ActorRef:
-        """The actor behind it."""
+        """Actor of the agent."""
         return self._registered_state.ref
 
     @property
     def node(self) -> Node:
-        """The node that it lives in."""
+        """Node of the agent."""
         return self._registered_state.node
 
     @property
     def _is_lost(self) -> bool:
-        """True if the state of the agent is unknown at present."""
+        """True while the state of the agent is unknown."""
         return False
 
     @property
     def status(self) -> str:
-        """ "starting", "idle", "busy", "failing" (its last message failed) or "stopped"; of a
-        durable agent that another process has, "standby".
+        """ "starting", "idle", "busy", "failing" (its last message failed) or "stopped"; "standby"
+        for a durable agent that is not active in this process.
         """
         agent_state = self._registered_state
         if not agent_state.ref.alive:
@@ -81,20 +80,25 @@ class Agent:
 
     @property
     def context(self) -> dict[str, Any]:
-        """Values that others have shared with it, where no handler of kind "context" took them."""
+        """Values that other agents shared, if the agent has no handler of kind "context"."""
         return self._registered_state.context
 
     def statistics(self) -> dict[str, Any]:
-        """Return its counters and times: its messages, and the outcomes of messages to it."""
+        """Return counters and times of its messages, and of the outcomes of messages to it."""
         agent_state = self._registered_state
-        counted = {
+        counters = {
             "sent": agent_state.sent,
             "retried": agent_state.retried,
             "expired": agent_state.expired,
             "waiting_again": agent_state.waiting_again,
         }
-        known = {"agent": self.id, "type": self.type, "capabilities": sorted(self.capabilities), "status": self.status}
-        return {**known, **agent_state.ref.statistics(), **counted}
+        identity = {
+            "agent": self.id,
+            "type": self.type,
+            "capabilities": sorted(self.capabilities),
+            "status": self.status,
+        }
+        return {**identity, **agent_state.ref.statistics(), **counters}
 
     # One way
 
@@ -114,32 +118,32 @@ class Agent:
         correlation_id: str | None = None,
         durable: bool = False,
     ) -> Awaitable[Any]:
-        """Send a message; await the result, which waits for room in the mailbox. Where there is
-        room, it is sent by the call.
+        """Send a message. Await the result to wait for capacity in the mailbox. If there is
+        capacity, the call itself sends the message.
 
         Args:
             payload: The payload.
-            to: The id of an agent, or several ids.
-            type: Or the type of one: of several, the one with the least outstanding work.
-            capability: Or what it has to be able to do.
+            to: Id of an agent, or several ids.
+            type: Type of the recipient, in place of ``to``. Of several agents, the one with the
+                least outstanding work receives the message.
+            capability: Capability of the recipient, in place of ``to`` or beside ``type``.
             kind: Kind of the message.
             priority: "urgent", "high", "normal" or "low".
-            ttl: For how many seconds it may be handled.
+            ttl: Time to live in seconds. A message whose handler has not begun by then expires.
             headers: Further data of the message besides the payload.
-            retry: How often it is tried again if its handler fails; the default is the recipient's.
-            receipt: True if awaiting gives a ``tw.Receipt`` (of several recipients: a dict of
-                them), rather than None.
-            correlation_id: The id of the message that it belongs to.
-            durable: True if it survives processes: it is stored in the inboxes of the ids in
-                ``to``, whether these agents run or not, and is handled by agents that were
-                registered with ``durable=``, with their retries. Awaiting waits until it is stored.
-                In a handler of an agent with ``durable="state"`` it is stored together with the
-                state, once the handler has returned.
+            retry: Retry policy if its handler fails. The default is the policy of the recipient.
+            receipt: True to return a ``tw.Receipt`` when awaited, not None. With several
+                recipients, a dict of receipts.
+            correlation_id: Id of the message that this one belongs to.
+            durable: True to store the message in the inboxes of the ids in ``to``, whether these
+                agents run or not. Agents that are registered with ``durable=`` handle it, with
+                their own retries. Awaiting waits until it is stored. A handler of an agent with
+                ``durable="state"`` stores it together with the state, when the handler returns.
 
         Raises:
-            NoSuchTarget: if nobody fits; nothing is sent then.
-            MailboxFull: if a mailbox is full and its policy is to fail; the other recipients get
-                theirs.
+            NoSuchTarget: if no live agent matches; nothing is sent.
+            MailboxFull: if a mailbox is full and its policy is to fail; the other recipients
+                receive the message.
             ActorStopped: if the recipient is stopping.
             InvalidArgument: if an argument is not allowed.
         """
@@ -147,16 +151,15 @@ class Agent:
         if durable:
             ids = addresses.durable_ids(to, type, capability, retry, receipt)
             return self._send_durably(ids, payload, kind, priority, ttl, headers, correlation_id)
-        # The usual message: to one agent by its id, with nothing special. Nothing in here is done
-        # twice for any other.
+        # Fast path of a message to one agent by its id, without options.
         target = agent_state.agent_states.get(to) if to.__class__ is str else None
         is_plain = type is None and capability is None and ttl is None and headers is None and retry is None
         if is_plain and target is not None and kind == "event" and correlation_id is None and not receipt:
             message = Message(payload, "event", agent_state.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
             sending = target.ref.send(message, priority)
             agent_state.sent = sent = agent_state.sent + 1
-            if not sent & _LOOK_MASK:
-                target.look_at_queue()
+            if not sent & _QUEUE_CHECK_MASK:
+                target.check_queue()
             return sending
         targets = addresses.targets(agent_state, to, type, capability)
         messages = addresses.messages(
@@ -178,8 +181,8 @@ class Agent:
         retry: Retry | None = None,
         correlation_id: str | None = None,
     ) -> None:
-        """As ``send``, without ever waiting: a full mailbox is an error at once, whatever its
-        policy.
+        """Send as ``send`` does, but never wait: a full mailbox raises an error at once, under
+        any policy.
         """
         agent_state = self._agent_state_ or self._registered_state
         target = agent_state.agent_states.get(to) if to.__class__ is str else None
@@ -188,8 +191,8 @@ class Agent:
             message = Message(payload, "event", agent_state.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
             target.ref.tell(message, priority)
             agent_state.sent = sent = agent_state.sent + 1
-            if not sent & _LOOK_MASK:
-                target.look_at_queue()
+            if not sent & _QUEUE_CHECK_MASK:
+                target.check_queue()
             return
         targets = addresses.targets(agent_state, to, type, capability)
         messages = addresses.messages(
@@ -206,10 +209,10 @@ class Agent:
             raise errors[0]
 
     def publish(self, topic: str, payload: Any, headers: Mapping[str, str] | None = None) -> int:
-        """Publish on a topic. Subscribers that are not agents receive the payload as it is.
+        """Publish on a topic. Subscribers that are not agents receive the bare payload.
 
         Returns:
-            How many subscriptions accepted it.
+            Number of subscriptions that accepted the message.
         """
         agent_state = self._registered_state
         accepted = agent_state.node.publish(
@@ -230,31 +233,30 @@ class Agent:
         headers: Mapping[str, str] | None = None,
         retry: Retry | None = None,
     ) -> int:
-        """Send to all agents, or to all of a type or with a capability, but not to oneself. It
-        never waits.
+        """Send to all agents, or to all with a type or a capability. It never waits.
 
-        A recipient that is full or has just stopped does not affect the others: its message becomes
-        a dead letter.
+        The sender itself is a recipient only with ``include_self``. A recipient that is full or has
+        stopped does not affect the others: its message becomes a dead letter.
 
         Returns:
-            How many accepted it.
+            Number of agents that accepted the message.
         """
         agent_state = self._registered_state
-        everybody = agent_state.directory.list(type=type, capability=capability)
-        targets = [agent for agent in everybody if include_self or agent is not self]
+        agents = agent_state.directory.list(type=type, capability=capability)
+        targets = [agent for agent in agents if include_self or agent is not self]
         messages = addresses.messages(
             agent_state, targets, payload, "broadcast", priority, ttl, headers, retry, False, None
         )
         return sum(self._offer(target, message) for target, message in zip(targets, messages, strict=True))
 
     def share(self, /, context: Any, to: str | Iterable[str] | None = None, **options: Any) -> Awaitable[Any]:
-        """Hand shared state to other agents: a message of kind "context". Options as for ``send``.
+        """Share state with other agents in a message of kind "context". Options as for ``send``.
 
-        A mapping is copied, so that what is changed afterwards is not shared. Recipients without a
-        handler for it keep it in their ``context``.
+        A mapping is copied, so that later changes are not shared. Recipients without a handler of
+        this kind store the values in their ``context``.
         """
-        handed = dict(context) if isinstance(context, Mapping) else context
-        return self.send(handed, to, kind="context", **options)
+        payload = dict(context) if isinstance(context, Mapping) else context
+        return self.send(payload, to, kind="context", **options)
 
     # Requests
 
@@ -271,27 +273,29 @@ class Agent:
         retry: Retry | None = None,
         correlation_id: str | None = None,
     ) -> Awaitable[Any]:
-        """Ask another agent; awaiting gives what its handler returns, whatever that is. Cancelling
-        leaves nothing behind.
+        """Send a request to another agent. Await the reply: the return value of its handler.
+
+        Cancelling the await cancels the request.
 
         Args:
             payload: The payload.
-            to: The id of the agent.
-            timeout: Seconds until AskTimeout; a request that was not begun by then is not handled.
-                The default is the configuration's ``ask_timeout_ms``.
-            type: Or the type of one: of several, the one with the least outstanding work.
-            capability: Or what it has to be able to do.
+            to: Id of the agent.
+            timeout: Seconds until AskTimeout. A request whose handler has not begun by then is not
+                handled. The default is ``ask_timeout_ms`` of the configuration.
+            type: Type of the recipient, in place of ``to``. Of several agents, the one with the
+                least outstanding work receives the request.
+            capability: Capability of the recipient, in place of ``to`` or beside ``type``.
             priority: "urgent", "high", "normal" or "low".
             headers: Further data of the message besides the payload.
-            retry: Ask again if the handler fails, so often and after these waits, within
-                ``timeout`` for each.
-            correlation_id: The id of the message that it belongs to.
+            retry: Retry policy if the handler fails; each attempt has the full ``timeout``. The
+                default is the policy of the recipient.
+            correlation_id: Id of the message that this one belongs to.
 
         Raises:
-            NoSuchTarget: if nobody fits.
-            AskTimeout: if no reply came in time.
-            AskCycle: if agents would wait for each other in a ring.
-            BaseException: whatever the handler raised.
+            NoSuchTarget: if no live agent matches.
+            AskTimeout: if there is no reply in time.
+            AskCycle: if agents would wait for each other in a cycle.
+            BaseException: the error of the handler.
         """
         agent_state = self._registered_state
         if to.__class__ is str and type is None and capability is None:
@@ -307,20 +311,20 @@ class Agent:
         if headers or correlation_id or _trace_context.spans is not None:
             message.headers, message.correlation_id = addresses.sent_headers((target.id,), headers), correlation_id
         message.reply_to = agent_state.id
-        again = target.retry if retry is None else retry
+        policy = target.retry if retry is None else retry
         try:
             pending = target.ref.ask(message, timeout, priority)
         except TidewireError as error:
-            if not (again.limit and error.retryable):
+            if not (policy.limit and error.retryable):
                 raise
             pending = None
         agent_state.sent += 1
-        if pending is not None and not again.limit:
+        if pending is not None and not policy.limit:
             return pending
-        return RetryingRequest(agent_state.engine, pending, target, message, timeout, again)
+        return RetryingRequest(agent_state.engine, pending, target, message, timeout, policy)
 
     def respond(self, message: Message, value: Any) -> bool:
-        """Answer a request before its handler returns; see ``Message.respond``."""
+        """Reply to a request before its handler returns; see ``Message.respond``."""
         if not isinstance(message, Message):
             raise InvalidArgument(
                 f"message: {message!r} is not a tw.Message: take it as the handler's second parameter"
@@ -330,8 +334,8 @@ class Agent:
     # Topics
 
     def subscribe(self, topic: str, queue: str | None = None) -> list[str]:
-        """Receive what is published on a topic, which may hold wildcards. Return all topics now
-        subscribed to.
+        """Subscribe to a topic, which may contain wildcards. Return all topics with a
+        subscription.
 
         Raises:
             InvalidArgument: if it is subscribed to the topic with another queue.
@@ -351,24 +355,25 @@ class Agent:
         return list(agent_state.subscriptions)
 
     def unsubscribe(self, topic: str) -> list[str]:
-        """End the subscription to a topic. Return all topics still subscribed to."""
+        """End the subscription to a topic. Return all remaining topics."""
         subscription = self._registered_state.subscriptions.pop(topic, None)
         self._registered_state.queues.pop(topic, None)
         if subscription is not None:
             subscription.unsubscribe()
         return list(self._registered_state.subscriptions)
 
-    # Its end
+    # End
 
     async def active(self, timeout: float | None = None) -> int:
-        """Wait until this process has the agent, which is durable, and return its fence: greater
-        than that of every process before.
+        """Wait until this durable agent is active in this process, and return its fencing token.
+        The token is greater than the tokens of all processes before.
 
         Args:
             timeout: Seconds after which TimeoutError is raised; None for no limit.
 
         Raises:
-            InvalidArgument: if it is not durable.
+            InvalidArgument: if the agent is not durable.
+            TimeoutError: if the agent was stopped, or is not active in time.
         """
         durable = self._registered_state.durable
         if durable is None:
@@ -376,21 +381,21 @@ class Agent:
         return await durable.active(timeout)
 
     async def stop(self, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Ledger:
-        """Stop it, as ``ActorRef.stop`` does. Pending retries are given up; durable messages stay
-        in the inbox.
+        """Stop the agent, as ``ActorRef.stop`` does. Pending retries become dead letters; durable
+        messages stay in the inbox.
         """
         return await steps.awaited(self._stopping(drain, timeout))
 
     def _stopping(self, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Steps[Ledger]:
         if self._registered_state.durable is not None:
-            yield self._registered_state.durable.ended_on_loop()
+            yield self._registered_state.durable.end_on_loop()
         ledger: Ledger = yield self._registered_state.ref.stop(drain, timeout)
         self._registered_state.close()
         return ledger
 
     @property
     def sync(self) -> AgentSync:
-        """Blocking forms of what is otherwise awaited, for plain threads and plain handlers."""
+        """Blocking forms of the awaitable methods, for plain threads and plain handlers."""
         return AgentSync(self, self._registered_state.node)
 
     def __repr__(self) -> str:
@@ -399,7 +404,7 @@ class Agent:
         kind = f" {self.type!r}" if self.type else ""
         return f"<{self.__class__.__name__} {self.id!r}{kind}, {self.status}>"
 
-    # Inside
+    # Internals
 
     @property
     def _registered_state(self) -> AgentState:
@@ -421,23 +426,23 @@ class Agent:
 
         agent_state = self._registered_state
         addresses.check(kind, priority, ttl, None, correlation_id)
-        made = Message(payload, kind, agent_state.id, time(), tuple(ids), None, priority)  # type: ignore[arg-type]
-        made.headers, made.correlation_id = addresses.sent_headers(ids, headers), correlation_id
+        message = Message(payload, kind, agent_state.id, time(), tuple(ids), None, priority)  # type: ignore[arg-type]
+        message.headers, message.correlation_id = addresses.sent_headers(ids, headers), correlation_id
         if ttl is not None:
-            made.live_for(ttl)
-        return state_transaction.send(agent_state, ids, [made] * len(ids))
+            message.live_for(ttl)
+        return state_transaction.send(agent_state, ids, [message] * len(ids))
 
     def _send_all(self, targets: list[Agent], messages: list[Message], single: bool) -> Awaitable[Any]:
-        begun = SendBatch()
+        batch = SendBatch()
         for target, message in zip(targets, messages, strict=True):
-            self._registered_state.sent += begun.add(target._registered_state, message)
-        if begun.errors and all(pending.done() for _, _, pending in begun.pending_sends):
-            raise begun.errors[0]
+            self._registered_state.sent += batch.add(target._registered_state, message)
+        if batch.errors and all(pending.done() for _, _, pending in batch.pending_sends):
+            raise batch.errors[0]
         receipts = {message.receipt.recipient: message.receipt for message in messages if message.receipt is not None}
         if not receipts and single:
-            return begun.pending_sends[0][2]
-        begun.result = next(iter(receipts.values())) if single else receipts or None
-        return begun
+            return batch.pending_sends[0][2]
+        batch.result = next(iter(receipts.values())) if single else receipts or None
+        return batch
 
     def _offer(self, target: Agent, message: Message) -> int:
         self._registered_state.sent += 1
@@ -445,7 +450,7 @@ class Agent:
             return int(target._registered_state.ref.tell(message, message.priority))
         except TidewireError as error:
             if getattr(target, "node_name", None) is not None:
-                # There is no actor here whose dead letter it could be.
+                # The recipient has no actor on this node, so there is no dead letter.
                 return 0
             reason = "stopped" if error.code == "actor_stopped" else "mailbox_full"
             self._registered_state.node._give_up(target._registered_state.ref, message, reason, str(error))
@@ -453,7 +458,7 @@ class Agent:
 
 
 class AgentSync(Blocking[Agent]):
-    """Blocking calls of one agent, at ``agent.sync``."""
+    """Blocking methods of one agent, at ``agent.sync``."""
 
     send = blocking(Agent.send)
     share = blocking(Agent.share)

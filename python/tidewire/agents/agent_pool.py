@@ -1,4 +1,4 @@
-"""Pools of agents: one agent whose messages are handled in the workers of a pool."""
+"""Pool of agents: one agent whose messages the workers of a pool handle."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tidewire.node import Node
     from tidewire.supervision import Mailbox
 
-# One at work, and the next one at hand.
+# One running message and one queued.
 _PER_WORKER = 2
 _FINAL = (TaskQuarantined, PoolFailed, PoolStopped)
 
@@ -49,28 +49,28 @@ class AgentOptions:
 
 
 class AgentPool(Pool):
-    """A pool whose workers run agents; see ``Node.pool``. ``pool.agent`` is how others find and
-    reach them.
+    """A pool whose workers run agents; see ``Node.pool``. Other agents address them through
+    ``pool.agent``.
     """
 
     agent: Agent
 
     def statistics(self) -> dict[str, Any]:
-        """As for any pool; ``agent`` is the id under which it is found."""
+        """Return the statistics of the pool; ``agent`` is the id of its agent."""
         return {**super().statistics(), "agent": self.agent.id}
 
     def drain(self) -> None:
-        """As for any pool, once the agent has handled its messages."""
+        """Drain the agent, then the pool. Returns at once."""
         self.agent._registered_state.ref.stop(True, None)
 
     def _ending(self, drain: bool = True, timeout: float | None = STOP_TIMEOUT_S) -> Steps[Ledger]:
-        """Stop the agent, then the workers. The stop report counts tasks, and as returned also the
-        messages that the mailbox gave back.
+        """Stop the agent, then the workers. The stop report counts tasks, and counts messages that
+        the mailbox returned as returned.
         """
-        until = None if timeout is None else monotonic() + timeout
+        deadline = None if timeout is None else monotonic() + timeout
         mailbox = yield from self.agent._stopping(drain, timeout)
-        left_s = None if until is None else max(0.0, until - monotonic())
-        return _with_returned((yield from super()._ending(drain, left_s)), mailbox)
+        remaining_s = None if deadline is None else max(0.0, deadline - monotonic())
+        return _combined_report((yield from super()._ending(drain, remaining_s)), mailbox)
 
 
 def make(
@@ -79,11 +79,11 @@ def make(
     """Make a pool of agents, and register its agent; see ``Node.pool``."""
     if settings.pop("batch", None) is not None:
         raise InvalidArgument("batch: a pool of agents takes messages one by one: leave it out, or give a function")
-    seen = probe(target)
-    table = handlers.table_of(seen)
+    prototype = probe(target)
+    table = handlers.table_of(prototype)
     for topic, _ in table.topics:
         node._engine.check_pattern(topic)
-    agent = _described(seen, target, options)
+    agent = _described_agent(prototype, target, options)
     agent_state = AgentState(node, node.agents, agent.id, _retry(options.retry, node), node.broker.queue_warning)
     agent_state.started = True
     maker = Maker(
@@ -96,9 +96,9 @@ def make(
     return pool
 
 
-def _described(seen: Any, target: Any, options: AgentOptions) -> Agent:
+def _described_agent(prototype: Any, target: Any, options: AgentOptions) -> Agent:
     agent = Agent()
-    declared = seen if isinstance(seen, Agent) else agent
+    declared = prototype if isinstance(prototype, Agent) else agent
     agent.id, agent.type, agent.capabilities = declared.id, declared.type, declared.capabilities
     describe(agent, agent, options.id, options.type, options.capabilities, title_of(target))
     return agent
@@ -111,46 +111,46 @@ def _retry(retry: Retry | None, node: Node) -> Retry:
 
 
 def _register(node: Node, pool: AgentPool, agent_state: AgentState, table: Table, options: AgentOptions) -> None:
-    most = pool._options.scale.max
+    workers_max = pool._options.scale.max
     concurrency = options.concurrency
     if concurrency is None:
-        concurrency = min(_PER_WORKER * most, int(_limits.CONCURRENCY.max))
+        concurrency = min(_PER_WORKER * workers_max, int(_limits.CONCURRENCY.max))
     whole("concurrency", concurrency, _limits.CONCURRENCY)
-    box = node.broker.agent_mailbox if options.mailbox is None else options.mailbox
+    capacity = node.broker.agent_mailbox if options.mailbox is None else options.mailbox
     plan = Plan(
         _receiver(pool, agent_state, table), True, True, stopped=stopped_hook(agent_state, lambda: Pool.drain(pool))
     )
     pool.agent._agent_state_ = agent_state
-    agent_state.ref = node._spawn_plan(lambda: plan, Options(pool.agent.id, box, concurrency=concurrency))
+    agent_state.ref = node._spawn_plan(lambda: plan, Options(pool.agent.id, capacity, concurrency=concurrency))
     enter(pool.agent, agent_state, table)
     pool._core.on_close.append(lambda: agent_state.ref.stop(True))
 
 
 def _receiver(pool: AgentPool, agent_state: AgentState, table: Table) -> Any:
-    """Return the handler of the pool's agent: a message goes to a worker, and its outcome is the
-    message's.
+    """Return the handler of the pool's agent, which passes each message to a worker and awaits its
+    outcome.
     """
-    only = table.only()
-    plain = only is not None and not (only.takes_message or only.wants_message)
-    travels = pool._options.kind == "process"
+    single = table.only()
+    is_payload_only = single is not None and not (single.takes_message or single.wants_message)
+    is_pickled = pool._options.kind == "process"
 
-    async def receive(given: Any, context: Any) -> Any:
-        message = agent_state.begin(given, context)
-        if "context" not in table.kinds and agent_state.takes_context(message):
+    async def receive(payload: Any, context: Any) -> Any:
+        message = agent_state.begin(payload, context)
+        if "context" not in table.kinds and agent_state.store_context(message):
             return None
         try:
-            if travels:
-                bare = plain and not message.flags
-                value = await _submitted(pool, (message.payload,) if bare else (message.payload, fields(message)))
+            if is_pickled:
+                is_bare = is_payload_only and not message.flags
+                value = await _submit(pool, (message.payload,) if is_bare else (message.payload, fields(message)))
             else:
-                value = await _submitted(pool, (message.payload, message))
+                value = await _submit(pool, (message.payload, message))
         except asyncio.CancelledError as error:
             agent_state.failed(message, error)
             raise
         except BaseException as error:
             if isinstance(error, MessageExpired) and message.expired:
-                raise agent_state.late(message) from None
-            if agent_state.tries_again(message, error, final=isinstance(error, _FINAL)):
+                raise agent_state.expire(message) from None
+            if agent_state.schedule_retry(message, error, final=isinstance(error, _FINAL)):
                 return None
             raise
         agent_state.done(message)
@@ -159,7 +159,7 @@ def _receiver(pool: AgentPool, agent_state: AgentState, table: Table) -> Any:
     return receive
 
 
-def _submitted(pool: AgentPool, args: tuple[Any, ...]) -> Future[Any]:
+def _submit(pool: AgentPool, args: tuple[Any, ...]) -> Future[Any]:
     from tidewire.pools.results.futures import submitted
 
     try:
@@ -174,8 +174,8 @@ def _submitted(pool: AgentPool, args: tuple[Any, ...]) -> Future[Any]:
     return future
 
 
-def _with_returned(tasks: Ledger, mailbox: Ledger) -> Ledger:
-    """Return the stop report of the tasks, and the messages that never became a task."""
+def _combined_report(tasks: Ledger, mailbox: Ledger) -> Ledger:
+    """Return the stop report of the tasks and of the messages that never became a task."""
     count = mailbox.returned
-    back = Ledger(count, 0, count, 0, mailbox.messages, stuck=mailbox.stuck, threads=mailbox.threads)
-    return Ledger.total([tasks, back])
+    returned = Ledger(count, 0, count, 0, mailbox.messages, stuck=mailbox.stuck, threads=mailbox.threads)
+    return Ledger.total([tasks, returned])

@@ -26,37 +26,36 @@ _Agents = dict[str, "Agent"]
 
 
 class Directory:
-    """The live agents of a node, at ``node.agents``. Iterating gives them in the order in which
-    they were registered.
+    """The live agents of a node, at ``node.agents``. Iteration follows the order of their
+    registration.
     """
 
-    def __init__(self, tell: Callable[[], object], lost: Callable[[str], TidewireError | None]) -> None:
-        # Called when an agent has come or gone.
-        self._tell = tell
-        # Returns the error in place of NoSuchTarget while other nodes can't be reached.
-        self._lost = lost
+    def __init__(self, notify: Callable[[], object], unreachable_error: Callable[[str], TidewireError | None]) -> None:
+        # Called after each addition and removal of an agent.
+        self._notify = notify
+        # Returns the error in place of NoSuchTarget while other nodes are unreachable.
+        self._unreachable_error = unreachable_error
         self.by_id: _Agents = {}
         self.agent_states: dict[str | Iterable[str] | None, AgentState] = {}
         self._groups: dict[tuple[str, str], _Agents] = {}
-        self._listed: dict[tuple[str, str], tuple[Agent, ...]] = {}
+        self._group_cache: dict[tuple[str, str], tuple[Agent, ...]] = {}
         self._keys: dict[str, list[tuple[str, str]]] = {}
-        self._turns = itertools.count()
+        self._next_start = itertools.count()
         self._letters_seen = 0
-        # Receipts that are waited for, and the task that tells of letters as long as there are
-        # some.
-        self._followers = 0
-        self._following: asyncio.Task[None] | None = None
+        # Number of awaited receipts, and the task that settles them while there are any.
+        self._open_receipts = 0
+        self._settling_task: asyncio.Task[None] | None = None
         self._lock = threading.Lock()
 
     def get(self, id: str) -> Agent | None:
         """Return the live agent with this id, or None."""
         _check_name("id", id)
         agent = self.by_id.get(id)
-        return agent if agent is not None and _lives(agent) else None
+        return agent if agent is not None and _is_alive(agent) else None
 
     def list(self, *, type: str | None = None, capability: str | None = None) -> list[Agent]:
-        """Return the live agents, or those of a type and with a capability; none of other nodes
-        while the link to the hub is lost.
+        """Return the live agents, optionally only those with a type and a capability. Agents of
+        other nodes are left out while the link to the hub is lost.
         """
         for field, value in (("type", type), ("capability", capability)):
             _check_name(field, value)
@@ -66,13 +65,13 @@ class Directory:
             chosen = self._group("type", type)
         if capability is not None:
             chosen = [agent for agent in chosen if capability in agent.capabilities]
-        return [agent for agent in chosen if _lives(agent) and not agent._is_lost]
+        return [agent for agent in chosen if _is_alive(agent) and not agent._is_lost]
 
     def choose(self, type: str | None, capability: str | None) -> Agent:
-        """Return the one of a type or with a capability that has the least outstanding work; of
-        equal ones, in turn.
+        """Return the agent with the least outstanding work among those with a type or capability.
+        Ties are resolved round-robin.
 
-        Of more than 64 the best of 16 is taken, which move on from call to call.
+        With more than 64 candidates it compares only 16 of them, which rotate between calls.
 
         Raises:
             NoSuchTarget: if there is none.
@@ -82,11 +81,11 @@ class Directory:
             group = tuple(agent for agent in group if capability in agent.capabilities)
         best = self._least(group)
         if best is None:
-            wanted = " and ".join(
+            criteria = " and ".join(
                 f"{k}={v!r}" for k, v in (("type", type), ("capability", capability)) if v is not None
             )
-            what = f"no live agent has {wanted}"
-            raise self._lost(what) or NoSuchTarget(f"{what}: {self._known()}")
+            problem = f"no live agent has {criteria}"
+            raise self._unreachable_error(problem) or NoSuchTarget(f"{problem}: {self._known()}")
         return best
 
     def find(self, id: str) -> Agent:
@@ -97,8 +96,8 @@ class Directory:
         """
         agent = self.get(id)
         if agent is None:
-            what = f"to: no live agent has the id {id!r}"
-            raise self._lost(what) or NoSuchTarget(f"{what}: {self._known()}")
+            problem = f"to: no live agent has the id {id!r}"
+            raise self._unreachable_error(problem) or NoSuchTarget(f"{problem}: {self._known()}")
         return agent
 
     def add(self, agent: Agent) -> None:
@@ -115,26 +114,26 @@ class Directory:
                 self._drop(agent.id)
             self.by_id[agent.id] = agent
             self.agent_states[agent.id] = agent._registered_state
-            # Kept, as the attributes of an agent are the user's to change.
+            # A copy, as user code may change the attributes of an agent.
             self._keys[agent.id] = _keys(agent)
             for key in self._keys[agent.id]:
                 self._groups.setdefault(key, {})[agent.id] = agent
-                self._listed.pop(key, None)
-        self._tell()
+                self._group_cache.pop(key, None)
+        self._notify()
 
     def remove(self, agent_state: AgentState) -> None:
-        """Forget the agent of a state, if it is the one registered under its id."""
+        """Remove the agent of a state, if it is the registered one of its id."""
         with self._lock:
             if self.agent_states.get(agent_state.id) is agent_state:
                 self._drop(agent_state.id)
-        self._tell()
+        self._notify()
 
-    def look_at_letters(self, node: Node) -> None:
-        """Settle the receipts of messages that became dead letters without a handler."""
+    def settle_dead_letters(self, node: Node) -> None:
+        """Settle the receipts of messages that became dead letters before a handler ran."""
         with self._lock:
-            fresh = node._engine.dead_letters(self._letters_seen)
-            self._letters_seen = max((letter["number"] for letter in fresh), default=self._letters_seen)
-        for letter in fresh:
+            letters = node._engine.dead_letters(self._letters_seen)
+            self._letters_seen = max((letter["number"] for letter in letters), default=self._letters_seen)
+        for letter in letters:
             message = letter["message"]
             if isinstance(message, Message) and message.flags & HAS_RECEIPT and letter["reason"] != "expired":
                 message.receipt.mark("failed")
@@ -142,35 +141,33 @@ class Directory:
                     agent_state.receipts.discard(message.receipt)
 
     @contextmanager
-    def followed(self, node: Node) -> Iterator[None]:
-        """Meanwhile the loop of the node settles the receipts of messages as they become dead
-        letters.
-        """
+    def settling_dead_letters(self, node: Node) -> Iterator[None]:
+        """Settle receipts of dead letters on the loop of the node while this context is open."""
         with self._lock:
-            self._followers += 1
-            begins = self._followers == 1
-        if begins and node._loop is not None:
-            # A loop that is closed tells nobody.
+            self._open_receipts += 1
+            is_first = self._open_receipts == 1
+        if is_first and node._loop is not None:
+            # The loop may be closed.
             with suppress(RuntimeError):
-                node._loop.call_soon_threadsafe(self._follow, node)
+                node._loop.call_soon_threadsafe(self._start_settling, node)
         try:
             yield
         finally:
             with self._lock:
-                self._followers -= 1
-                ends = not self._followers
-            if ends:
-                self._tell()
+                self._open_receipts -= 1
+                is_last = not self._open_receipts
+            if is_last:
+                self._notify()
 
-    def _follow(self, node: Node) -> None:
-        if self._following is None or self._following.done():
-            self._following = asyncio.get_running_loop().create_task(self._follow_changes(node._engine, node))
+    def _start_settling(self, node: Node) -> None:
+        if self._settling_task is None or self._settling_task.done():
+            self._settling_task = asyncio.get_running_loop().create_task(self._settle_on_changes(node._engine, node))
 
-    async def _follow_changes(self, engine: Engine, node: Node) -> None:
-        while self._followers:
+    async def _settle_on_changes(self, engine: Engine, node: Node) -> None:
+        while self._open_receipts:
             seen = engine.change_counter.count
-            self.look_at_letters(node)
-            if self._followers:
+            self.settle_dead_letters(node)
+            if self._open_receipts:
                 await engine.changed(engine.change_counter, seen, None)
 
     def __iter__(self) -> Iterator[Agent]:
@@ -192,27 +189,27 @@ class Directory:
             group.pop(id, None)
             if not group:
                 self._groups.pop(key, None)
-            self._listed.pop(key, None)
+            self._group_cache.pop(key, None)
 
-    def _group(self, what: str, name: str) -> tuple[Agent, ...]:
-        key = (what, name)
-        listed = self._listed.get(key)
-        if listed is None:
+    def _group(self, field: str, name: str) -> tuple[Agent, ...]:
+        key = (field, name)
+        cached = self._group_cache.get(key)
+        if cached is None:
             with self._lock:
-                listed = tuple(self._groups.get(key, {}).values())
-                if listed:
-                    self._listed[key] = listed
-        return listed
+                cached = tuple(self._groups.get(key, {}).values())
+                if cached:
+                    self._group_cache[key] = cached
+        return cached
 
     def _least(self, group: tuple[Agent, ...]) -> Agent | None:
         count = len(group)
         if count == 0:
             return None
-        start = next(self._turns) % count
-        looks = count if count <= _EXACT_MAX else _SAMPLE
+        start = next(self._next_start) % count
+        sample = count if count <= _EXACT_MAX else _SAMPLE
         best, least = None, 0
-        for at in itertools.chain(range(looks), range(looks, count)):
-            if at >= looks and best is not None:
+        for at in itertools.chain(range(sample), range(sample, count)):
+            if at >= sample and best is not None:
                 break
             agent = group[(start + at) % count]
             work = agent.ref.outstanding
@@ -236,9 +233,9 @@ def _check_name(field: str, value: object) -> None:
         raise InvalidArgument(f"{field}: {value!r} is not allowed: give a string")
 
 
-def _lives(agent: Agent) -> bool:
-    """True if an agent is alive. The directory forgets an agent that ended without its hook,
-    because its start failed or it was abandoned.
+def _is_alive(agent: Agent) -> bool:
+    """Return True if an agent is alive. Close one that ended without its stop hook: its start
+    failed, or it was abandoned.
     """
     agent_state = agent._registered_state
     if agent_state.ref.alive:
@@ -249,5 +246,5 @@ def _lives(agent: Agent) -> bool:
 
 
 def _keys(agent: Agent) -> list[tuple[str, str]]:
-    typed = [("type", agent.type)] if agent.type else []
-    return [*typed, *(("capability", capability) for capability in agent.capabilities)]
+    types = [("type", agent.type)] if agent.type else []
+    return [*types, *(("capability", capability) for capability in agent.capabilities)]

@@ -1,6 +1,4 @@
-"""The written forms of a message: JSON and MessagePack, one map with the same names. See
-spec/messages.md.
-"""
+"""JSON and MessagePack forms of a message: one map with the same keys. See spec/messages.md."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Form(msgspec.Struct, omit_defaults=True):
-    """A message as it is written."""
+    """Serialized form of a message."""
 
     id: str
     kind: Kind
@@ -42,22 +40,22 @@ class Form(msgspec.Struct, omit_defaults=True):
 
 
 def to_json(message: Message) -> bytes:
-    """Write a message as JSON."""
-    return _written(msgspec.json.encode, message, binary=False)
+    """Encode a message as JSON."""
+    return _encode(msgspec.json.encode, message, binary=False)
 
 
 def to_msgpack(message: Message) -> bytes:
-    """Write a message as MessagePack."""
-    return _written(msgspec.msgpack.encode, message, binary=True)
+    """Encode a message as MessagePack."""
+    return _encode(msgspec.msgpack.encode, message, binary=True)
 
 
 def from_json(data: bytes | str) -> Message:
-    """Read a message from JSON."""
+    """Decode a message from JSON."""
     return _message(_read(msgspec.json.Decoder(Form).decode, data, "JSON"))
 
 
 def from_msgpack(data: bytes) -> Message:
-    """Read a message from MessagePack."""
+    """Decode a message from MessagePack."""
     return _message(_read(msgspec.msgpack.Decoder(Form).decode, data, "MessagePack"))
 
 
@@ -93,7 +91,7 @@ def _message(form: Form) -> Message:
         _typed(form.payload, form.payload_type),
         form.kind,
         form.sender,
-        # Also of the times at both ends of the calendar, which have no form in UTC.
+        # A difference, as times at both ends of the calendar have no value in UTC.
         (form.created_at - _EPOCH).total_seconds(),
         form.recipients,
         form.topic,
@@ -112,7 +110,7 @@ def _message(form: Form) -> Message:
 
 
 def _untyped(payload: Any) -> tuple[Any, str | None]:
-    """Return a payload as plain values, and the name of its type if it has one."""
+    """Return a payload as plain values, and the name of its type, or None."""
     kind = type(payload)
     if not _is_typed(kind):
         return payload, None
@@ -123,11 +121,11 @@ def _untyped(payload: Any) -> tuple[Any, str | None]:
 
 
 def _typed(payload: Any, name: str | None) -> Any:
-    """Return a payload as the type that it was sent as, if this process knows that type; else as
-    plain values.
+    """Convert a payload to its type if this process has loaded that type. Else return plain
+    values.
 
-    Only types of modules that are imported already are looked up, and only those that describe
-    data: a message can't make this process import or call anything else.
+    Only data types of modules that are already imported are resolved: a message can't make this
+    process import or call anything else.
     """
     kind = None if name is None else _find(name)
     if kind is None:
@@ -136,7 +134,7 @@ def _typed(payload: Any, name: str | None) -> Any:
         if hasattr(kind, "model_validate"):
             return kind.model_validate(payload)
         return msgspec.convert(payload, kind)
-    # The constructor of a type is the user's code, and may raise anything.
+    # The constructor of a type is user code, and may raise any exception.
     except Exception as error:
         raise InvalidArgument(f"payload: not a {name}: {error}") from error
 
@@ -154,7 +152,7 @@ def _is_typed(kind: type) -> bool:
 
 
 def _check(value: Any, path: str, binary: bool, typed: bool, depth: int = 0) -> None:
-    """Refuse what would come back as something else, naming the place."""
+    """Refuse values that would not survive a round trip. The error names the place."""
     if depth > _DEPTH_MAX:
         raise InvalidArgument(f"{path}: nested deeper than {_DEPTH_MAX} levels: flatten it")
     if isinstance(value, Mapping):
@@ -178,7 +176,7 @@ def _check(value: Any, path: str, binary: bool, typed: bool, depth: int = 0) -> 
 
 
 def _check_depth(value: Any, depth: int = 0) -> None:
-    """Refuse to read what a writer would not have written."""
+    """Refuse a payload that is nested too deep."""
     if depth > _DEPTH_MAX:
         raise InvalidArgument(f"payload: nested deeper than {_DEPTH_MAX} levels: flatten it before it is written")
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -187,16 +185,14 @@ def _check_depth(value: Any, depth: int = 0) -> None:
 
 
 def _check_time(value: datetime, path: str, binary: bool) -> None:
-    """A time in a payload without a type comes back as a time only where the form itself has
-    times.
-    """
+    """Refuse times of an untyped payload in JSON, and times without a zone in MessagePack."""
     if not binary:
         raise InvalidArgument(f"{path}: JSON has no times: use MessagePack, send a dataclass, or text")
     if value.utcoffset() is None:
         raise InvalidArgument(f"{path}: {value} has no zone: give it one, such as timezone.utc, or send a dataclass")
 
 
-def _written(encode: Callable[[Any], bytes], message: Message, binary: bool) -> bytes:
+def _encode(encode: Callable[[Any], bytes], message: Message, binary: bool) -> bytes:
     try:
         form = _form(message)
     except (TypeError, ValueError, OverflowError, AttributeError, RecursionError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Choice of a message handler: by topic, by payload type, by kind, or the default handler."""
+"""Selection of a message handler: by topic, payload type or kind, or the default handler."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tidewire.errors import InvalidArgument
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _MARK = "__tidewire_handles__"
-_KNOWN_TOPICS_MAX = 1_024
+_CACHED_MAX = 1_024
 _FRAMES_MAX = 3
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Messages that one decorated method handles."""
+    """Filter of one decorated method: the messages that it handles."""
 
     kind: str | None = None
     topic: str | None = None
@@ -30,7 +30,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Handler:
-    """Something to call with a payload, or with a payload and its message."""
+    """A function of a payload, of a message, or of a payload and its message."""
 
     call: Callable[..., Any]
     takes_message: bool
@@ -43,12 +43,12 @@ def handle(
 ) -> Any:
     """Mark a method of an agent as the handler of a kind, a topic or a type of payload.
 
-    ``@tw.handle`` alone takes the payload's type from the annotation of the method's first
-    parameter. A topic may hold wildcards; the agent subscribes to it when it is registered. The
-    topic goes first, then the payload's type, then the kind.
+    ``@tw.handle`` alone uses the annotation of the method's first parameter as the payload type.
+    A topic may contain wildcards; the agent subscribes to it at its registration. A topic takes
+    precedence over a payload type, and a payload type over a kind.
 
     Raises:
-        InvalidArgument: if nothing says what the method handles, or the kind is not known.
+        InvalidArgument: if the method has no topic, payload type or kind, or the kind is unknown.
     """
     if kind is not None and kind not in KINDS:
         raise InvalidArgument(f"kind: {kind!r} is not allowed: use one of {', '.join(sorted(KINDS))}")
@@ -57,13 +57,13 @@ def handle(
     if payload is not None and not isinstance(payload, type):
         raise InvalidArgument(f"payload: {payload!r} is not allowed: give a class")
 
-    names = _names_around(sys._getframe(1))
+    names = _enclosing_names(sys._getframe(1))
 
     def mark(function: _Function) -> _Function:
-        said = payload
+        chosen = payload
         if kind is None and topic is None and payload is None:
-            said = _annotation(function, names)
-        setattr(function, _MARK, Rule(kind, topic, said))
+            chosen = _annotation(function, names)
+        setattr(function, _MARK, Rule(kind, topic, chosen))
         return function
 
     return mark if function is None else mark(function)
@@ -71,7 +71,7 @@ def handle(
 
 @dataclass
 class Table:
-    """The handlers of one agent."""
+    """Handlers of one agent."""
 
     default: Handler | None = None
     unhandled: Handler | None = None
@@ -87,7 +87,7 @@ class Table:
         return [*fixed, *(handler for _, handler in self.topics), *self.types.values(), *self.kinds.values()]
 
     def only(self) -> Handler | None:
-        """Return the handler that takes everything, if there is no other."""
+        """Return the default handler if it is the only one."""
         return self.default if not (self.topics or self.types or self.kinds) else None
 
     def find(self, message: Message) -> Handler | None:
@@ -101,18 +101,18 @@ class Table:
 
     def _of_topic(self, topic: str) -> Handler | None:
         if topic not in self._by_topic:
-            if len(self._by_topic) >= _KNOWN_TOPICS_MAX:
+            if len(self._by_topic) >= _CACHED_MAX:
                 self._by_topic.clear()
-            fitting = (handler for pattern, handler in self.topics if matches(pattern, topic))
-            self._by_topic[topic] = next(fitting, None)
+            candidates = (handler for pattern, handler in self.topics if matches(pattern, topic))
+            self._by_topic[topic] = next(candidates, None)
         return self._by_topic[topic]
 
     def _of_type(self, payload: type) -> Handler | None:
         if payload not in self._by_type:
-            if len(self._by_type) >= _KNOWN_TOPICS_MAX:
+            if len(self._by_type) >= _CACHED_MAX:
                 self._by_type.clear()
-            fitting = (self.types[base] for base in payload.__mro__ if base in self.types)
-            self._by_type[payload] = next(fitting, None)
+            candidates = (self.types[base] for base in payload.__mro__ if base in self.types)
+            self._by_type[payload] = next(candidates, None)
         return self._by_type[payload]
 
 
@@ -120,7 +120,7 @@ def table_of(target: Any) -> Table:
     """Find the handlers of a function or an object.
 
     Raises:
-        InvalidArgument: if there is none, or one takes other parameters than a payload and a
+        InvalidArgument: if there is none, or one has parameters other than a payload and a
             message.
     """
     if (not hasattr(target, "receive") and inspect.isroutine(target)) or not is_object(target):
@@ -142,46 +142,44 @@ def table_of(target: Any) -> Table:
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Return whether a topic fits a pattern, as the engine decides it."""
-    wanted, given = pattern.split("."), topic.split(".")
-    for at, token in enumerate(wanted):
+    """Return True if a topic matches a pattern, by the rules of the engine."""
+    tokens, parts = pattern.split("."), topic.split(".")
+    for at, token in enumerate(tokens):
         if token == ">":
-            return len(given) > at
-        if at >= len(given) or token not in ("*", given[at]):
+            return len(parts) > at
+        if at >= len(parts) or token not in ("*", parts[at]):
             return False
-    return len(wanted) == len(given)
+    return len(tokens) == len(parts)
 
 
 def _add(table: Table, rule: Rule, handler: Handler, method: Callable[..., Any], field: str) -> None:
     if rule.topic is not None:
         table.topics.append((rule.topic, handler))
     if rule.kind is not None:
-        _unique(table.kinds, rule.kind, handler, field, f"kind {rule.kind!r}")
+        _add_unique(table.kinds, rule.kind, handler, field, f"kind {rule.kind!r}")
     payload = rule.payload
     if rule.topic is None and rule.kind is None and payload is None:
         payload = _annotation(method)
         if payload is None or payload is Message:
             raise InvalidArgument(f"{field}: @tw.handle needs kind=, topic= or payload=, or a class as annotation")
     if payload is not None:
-        _unique(table.types, payload, handler, field, payload.__qualname__)
+        _add_unique(table.types, payload, handler, field, payload.__qualname__)
 
 
-def _unique(handlers: dict[Any, Handler], key: Any, handler: Handler, field: str, title: str) -> None:
+def _add_unique(handlers: dict[Any, Handler], key: Any, handler: Handler, field: str, title: str) -> None:
     if key in handlers:
         raise InvalidArgument(f"{field}: another method handles {title} already: keep one of them")
     handlers[key] = handler
 
 
 def _handler(call: Callable[..., Any], field: str) -> Handler:
-    takes = _handlers.takes_context(call, field)
-    wants = not takes and _annotation(call) is Message
-    return Handler(call, takes, wants, _handlers.is_coroutine(call))
+    takes_message = _handlers.takes_context(call, field)
+    wants_message = not takes_message and _annotation(call) is Message
+    return Handler(call, takes_message, wants_message, _handlers.is_coroutine(call))
 
 
 def _annotation(call: Callable[..., Any], names: Mapping[str, Any] | None = None) -> Any:
-    """Return the annotation of the first parameter besides self, if it is a class that can be
-    found.
-    """
+    """Return the annotation of the first parameter after self, if it resolves to a class."""
     function = call if inspect.isroutine(call) else type(call).__call__
     try:
         first = next((p for p in inspect.signature(function).parameters.values() if p.name != "self"), None)
@@ -192,15 +190,15 @@ def _annotation(call: Callable[..., Any], names: Mapping[str, Any] | None = None
         inner = inspect.unwrap(getattr(function, "__func__", function))
         try:
             found = eval(found, getattr(inner, "__globals__", {}), dict(names or {}))
-        # An annotation can be any expression; one that fails here names no class.
+        # An annotation can be any expression; one that fails is no class.
         except Exception:  # noqa: BLE001
             return None
     return found if isinstance(found, type) and found is not inspect.Parameter.empty else None
 
 
-def _names_around(frame: FrameType | None) -> dict[str, Any]:
-    """Return the names that an annotation in a class body can mean: those of the body, and of the
-    functions around it.
+def _enclosing_names(frame: FrameType | None) -> dict[str, Any]:
+    """Return the classes that an annotation in a class body can name: in the body itself and in the
+    enclosing functions.
     """
     frames: list[Mapping[str, Any]] = []
     while frame is not None and len(frames) < _FRAMES_MAX and frame.f_code.co_name != "<module>":
@@ -210,7 +208,7 @@ def _names_around(frame: FrameType | None) -> dict[str, Any]:
 
 
 def is_object(target: Any) -> bool:
-    """Tell whether a target is an object with handlers, rather than a function."""
+    """Return True if a target is an object with handlers, not a function."""
     return not isinstance(target, type) and (hasattr(target, "receive") or any(True for _ in _marked(target)))
 
 

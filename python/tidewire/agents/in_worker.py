@@ -1,4 +1,4 @@
-"""Agent of one worker of a pool: made in the worker, it handles messages to the pool's agent."""
+"""Agent of one pool worker, which handles messages to the agent of the pool."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Fields = tuple[Any, ...]
 
 
 class Maker(functions.PerWorker):
-    """Makes the agent of each worker. It is pickled for processes, where there is no agent state.
+    """Factory of the agent of each worker. It is pickled for processes, without the agent state.
 
     Attributes:
         target: A class, a ``functools.partial`` of one, a function that takes payloads, or an
@@ -34,45 +34,46 @@ class Maker(functions.PerWorker):
     """
 
     def __init__(
-        self, target: Any, known: tuple[str, str, frozenset[str]], agent_state: AgentState | None = None
+        self, target: Any, identity: tuple[str, str, frozenset[str]], agent_state: AgentState | None = None
     ) -> None:
         self.target = target
-        self.known = known
+        self.identity = identity
         self.agent_state = agent_state
         self.__qualname__ = title_of(target)
 
     def __call__(self, run: Run) -> tuple[Callable[..., Any], Callable[[], None]]:
-        worker = AgentWorker(self._made(), run)
+        worker = AgentWorker(self._make(), run)
         worker.start()
         return worker.handle, worker.close
 
-    def _made(self) -> Any:
+    def _make(self) -> Any:
         target = functions.resolve(self.target) if isinstance(self.target, str) else self.target
-        made = target() if functions.is_agent(target) else target
-        if isinstance(made, Agent):
-            made.id, made.type, made.capabilities = self.known
-            made._agent_state_ = self.agent_state if self.agent_state is not None else _DetachedState(self.known[0])  # type: ignore[assignment]
-        return made
+        agent = target() if functions.is_agent(target) else target
+        if isinstance(agent, Agent):
+            agent.id, agent.type, agent.capabilities = self.identity
+            state: Any = _DetachedState(agent.id) if self.agent_state is None else self.agent_state
+            agent._agent_state_ = state
+        return agent
 
     def __reduce__(self) -> Any:
-        return Maker, (self.target, self.known)
+        return Maker, (self.target, self.identity)
 
 
 class AgentWorker:
-    """Handles messages with one instance."""
+    """Message handling of one instance in a worker."""
 
-    def __init__(self, made: Any, run: Run) -> None:
-        self._table: Table = handlers.table_of(made)
+    def __init__(self, agent: Any, run: Run) -> None:
+        self._table: Table = handlers.table_of(agent)
         self._run = run
-        self._started = getattr(made, "started", None)
-        self._stopped = getattr(made, "stopped", None)
+        self._started = getattr(agent, "started", None)
+        self._stopped = getattr(agent, "stopped", None)
 
     def start(self) -> None:
-        """Run the start hook. Raises whatever it raises."""
+        """Run the start hook. Raises the errors of the hook."""
         self._hook(self._started)
 
     def close(self) -> None:
-        """Run the stop hook. Its errors are logged: nobody waits for it."""
+        """Run the stop hook. Its errors are logged, as no caller waits for it."""
         try:
             self._hook(self._stopped)
         except Exception as error:  # noqa: BLE001
@@ -80,17 +81,17 @@ class AgentWorker:
                 "pool.stop_hook_failed", "stopped failed in a worker of a pool: %(error)s", exc_info=error, error=error
             )
 
-    def handle(self, payload: Any, given: Message | Fields | None = None) -> Any:
-        """Handle a message: given itself, as its fields, or as nothing but a payload."""
-        message = given if isinstance(given, Message) else _message(payload, given)
+    def handle(self, payload: Any, message_data: Message | Fields | None = None) -> Any:
+        """Handle a message, the fields of one, or a bare payload."""
+        message = message_data if isinstance(message_data, Message) else _message(payload, message_data)
         if message.expired:
             raise MessageExpired(f"message {message.id}: not handled within {message.ttl} s of its creation")
         handler = self._table.find(message) or Handler(unhandled, False, True, False)
         value = call_handler(handler, message)
         if isinstance(value, CoroutineType):
             value = self._run(value)
-        answer = message.context
-        return answer.value(value) if isinstance(answer, _Answer) else value
+        reply = message.context
+        return reply.value(value) if isinstance(reply, _ReplySlot) else value
 
     def _hook(self, hook: Any) -> None:
         if callable(hook):
@@ -100,12 +101,12 @@ class AgentWorker:
 
 
 def probe(target: Any) -> Any:
-    """Return what tells the handlers of a class: an instance whose ``__init__`` was not called, as
-    only workers make real ones.
+    """Return an instance for the lookup of handlers, made without ``__init__``: only workers make
+    complete instances.
 
     Raises:
-        InvalidArgument: if it is one object, which several workers can't share, or a hook takes
-            more than a worker has.
+        InvalidArgument: if the target is one object, which several workers can't share, or a hook
+            has parameters.
     """
     if isinstance(target, str):
         target = functions.for_thread(target)
@@ -119,58 +120,58 @@ def probe(target: Any) -> Any:
             f"or functools.partial({title}, ...)"
         )
     try:
-        made: Any = kind.__new__(kind)  # type: ignore[call-overload]
+        agent: Any = kind.__new__(kind)  # type: ignore[call-overload]
     except TypeError as error:
         raise InvalidArgument(
             f"function: {kind.__qualname__}.__new__ takes arguments ({error}): move them to __init__"
         ) from error
     for name in ("started", "stopped"):
-        hook = getattr(made, name, None)
+        hook = getattr(agent, name, None)
         if callable(hook):
             _handlers._count_positional(hook, f"function: {kind.__qualname__}.{name}", (0, 0))
-    return made
+    return agent
 
 
 def fields(message: Message) -> Fields:
-    """Return a message as it goes to a process, without its payload."""
-    known = (message.kind, message.sender, message.created, message.recipients, message.topic, message.priority)
-    more = (message.ttl, message.headers, message.delivery, message.correlation_id, message.reply_to)
-    return (*known, *more, message.flags & EXPIRES, message.expires, None, None, None, message.id)
+    """Return the fields of a message for a process, without its payload."""
+    head = (message.kind, message.sender, message.created, message.recipients, message.topic, message.priority)
+    rest = (message.ttl, message.headers, message.delivery, message.correlation_id, message.reply_to)
+    return (*head, *rest, message.flags & EXPIRES, message.expires, None, None, None, message.id)
 
 
 def title_of(target: Any) -> str:
-    """Return what people call the target of a pool."""
+    """Return the display name of the target of a pool."""
     return functions.name_of(getattr(target, "func", target))
 
 
-def _message(payload: Any, given: Fields | None) -> Message:
-    if given is None:
-        return Message(payload, "request", context=_Answer())
-    message = Message(payload, *given)
-    message.context = _Answer()
+def _message(payload: Any, message_data: Fields | None) -> Message:
+    if message_data is None:
+        return Message(payload, "request", context=_ReplySlot())
+    message = Message(payload, *message_data)
+    message.context = _ReplySlot()
     return message
 
 
-class _Answer:
-    """The place of a process for what ``Message.respond`` is given."""
+class _ReplySlot:
+    """Reply of ``Message.respond`` in a worker process."""
 
     cancelled = False
 
     def __init__(self) -> None:
-        self._given: list[Any] = []
+        self._replies: list[Any] = []
 
     def reply(self, value: Any) -> bool:
-        if self._given:
+        if self._replies:
             raise InvalidArgument("reply: this message has been replied to already")
-        self._given.append(value)
+        self._replies.append(value)
         return True
 
     def value(self, returned: Any) -> Any:
-        return self._given[0] if self._given else returned
+        return self._replies[0] if self._replies else returned
 
 
 class _DetachedState:
-    """In place of the agent state in a process, which has no node."""
+    """Stub of the agent state in a worker process, which has no node."""
 
     started = True
     durable = None

@@ -1,5 +1,5 @@
-"""The records and the inboxes of durable agents, where the streams of a node are: a key of a
-bucket, and a stream, of each agent.
+"""Records and inboxes of durable agents in the storage backend: for each agent a key of a bucket,
+and a stream.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ class DurableInfo:
     """State of a durable agent, running or not.
 
     Attributes:
-        id: Its id.
+        id: Id of the agent.
         durable: ``inbox`` or ``state``.
-        holder: The node that has it, or had it last.
-        fence: The fencing token of that node.
-        handled: How many messages were handled.
-        dead: How many dead letters there are.
-        open: How many messages were begun and wait for another attempt.
-        lag: How many messages were not begun.
-        outbox: How many messages of its handlers were on their way when this was written.
-        commits: How often its record was written.
-        written: When it was written last.
-        state: Its state, as plain values; None if it has none.
+        holder: Node where it is active, or was active last.
+        fence: Fencing token of that node.
+        handled: Number of handled messages.
+        dead: Number of dead letters.
+        open: Number of messages that were begun and wait for another attempt.
+        lag: Number of messages that were not begun.
+        outbox: Number of messages from its handlers that were not yet in an inbox at that time.
+        commits: Number of writes of its record.
+        written: Time of the last write.
+        state: State as plain values, or None.
     """
 
     id: str
@@ -70,17 +70,17 @@ class DurableInfo:
 
 @dataclass(frozen=True)
 class DeadMessage:
-    """A message that a durable agent has given up.
+    """A dead letter of a durable agent.
 
     Attributes:
-        sequence: Its place in the inbox: what ``requeue`` and ``drop`` take.
-        message: The message, or None if it can't be read.
-        attempts: How often it was tried.
-        reason: ``failed``, ``expired``, ``malformed`` or ``lost``: the processes that tried it have
-            ended.
-        error: The last exception, in a line.
-        traceback: The traceback of the error; may be empty.
-        time: When it was given up.
+        sequence: Sequence of the message in the inbox, for ``requeue`` and ``drop``.
+        message: The message, or None if it can't be decoded.
+        attempts: Number of attempts.
+        reason: ``failed``, ``expired``, ``malformed``, or ``lost`` (the process ended during each
+            attempt).
+        error: The last exception, in one line.
+        traceback: Traceback of the error; may be empty.
+        time: Time at which it became a dead letter.
     """
 
     sequence: int
@@ -97,10 +97,11 @@ class PastMessage:
     """A message in the inbox of a durable agent.
 
     Attributes:
-        sequence: Its place in the inbox.
-        time: When it was stored.
-        stage: ``over``, ``open`` (begun, and not over), ``dead`` or ``waiting`` (not begun).
-        message: The message, or None if it can't be read.
+        sequence: Sequence of the message in the inbox.
+        time: Time of storage.
+        stage: ``over`` (finished), ``open`` (begun, not finished), ``dead`` or ``waiting`` (not
+            begun).
+        message: The message, or None if it can't be decoded.
     """
 
     sequence: int
@@ -110,7 +111,7 @@ class PastMessage:
 
 
 class InboxStore:
-    """The durable agents of one home."""
+    """Durable agents of one storage backend."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -118,11 +119,11 @@ class InboxStore:
         self._bucket: Opening[Bucket] = Opening(functools.partial(node.kv, BUCKET))
 
     async def bucket(self) -> Bucket:
-        """Make the bucket of records, or find it. Callers share one opening."""
+        """Create or open the bucket of records. Concurrent callers share one opening."""
         return await self._bucket.get()
 
     async def inbox(self, id: str) -> Stream:
-        """Make the stream of an agent's inbox, or find it."""
+        """Create or open the stream of an agent's inbox."""
         opening = self._streams.get(id)
         if opening is None:
             if len(self._streams) >= _STREAMS_MAX:
@@ -133,7 +134,8 @@ class InboxStore:
         return await opening.get()
 
     async def post(self, to: str, data: bytes, id: str, headers: dict[str, str] | None = None) -> int:
-        """Store a message in an inbox, once within two minutes for one ``id``; return its sequence.
+        """Store a message in an inbox, and return its sequence. One ``id`` is stored once within
+        two minutes.
 
         Raises:
             StreamFull: if the inbox is full.
@@ -144,7 +146,7 @@ class InboxStore:
             try:
                 ack = await stream.publish(subject, data, id=id, headers=headers, content="bytes")
             except NotFound:
-                # The inbox was deleted meanwhile.
+                # The inbox was deleted after it was opened.
                 self._streams.pop(to, None)
                 if is_last:
                     raise
@@ -156,7 +158,7 @@ class InboxStore:
         """Return the record of an agent.
 
         Raises:
-            NotFound: if there never was a durable agent with this id.
+            NotFound: if no durable agent has run with this id.
         """
         entry = await (await self.bucket()).get(record_key(id))
         if entry is None:
@@ -165,13 +167,13 @@ class InboxStore:
         return found
 
     async def infos(self) -> list[DurableInfo]:
-        """Return what there is of every durable agent, by id."""
+        """Return the state of all durable agents, ordered by id."""
         bucket = await self.bucket()
         found = [await bucket.get(key) for key in await bucket.keys("*.record")]
         return sorted([await self._info(entry.value) for entry in found if entry is not None], key=lambda info: info.id)
 
     async def info(self, id: str) -> DurableInfo:
-        """Return what there is of one."""
+        """Return the state of one durable agent."""
         return await self._info(await self.record(id))
 
     async def _info(self, record: Record) -> DurableInfo:
@@ -196,13 +198,13 @@ class InboxStore:
         """Return the newest messages in an inbox, oldest first."""
         record, stream = await self.record(id), await self.inbox(id)
         last = (await stream.info()).last
-        opened = {sequence for sequence, *_ in record["open"]}
+        open_sequences = {sequence for sequence, *_ in record["open"]}
         dead = set(await self.dead_sequences(id))
 
         def stage(sequence: int) -> str:
             if sequence > record["cursor"]:
                 return "waiting"
-            return "open" if sequence in opened else "dead" if sequence in dead else "over"
+            return "open" if sequence in open_sequences else "dead" if sequence in dead else "over"
 
         return [
             PastMessage(event.sequence, event.time, stage(event.sequence), _read(event.payload))
@@ -210,7 +212,7 @@ class InboxStore:
         ]
 
     async def dead_sequences(self, id: str) -> list[int]:
-        """Return the places of dead letters, oldest first."""
+        """Return the sequences of the dead letters, oldest first."""
         keys = await (await self.bucket()).keys(dead_key(id, "*"))
         return sorted(int(key.rpartition(".")[2]) for key in keys)
 
@@ -232,7 +234,7 @@ class InboxStore:
         ]
 
     async def requeue(self, id: str, sequences: Iterable[int]) -> int:
-        """Store dead letters as new messages; return how many there were."""
+        """Store dead letters as new messages, and return their number."""
         bucket, count = await self.bucket(), 0
         for sequence in sequences:
             entry = await bucket.get(dead_key(id, sequence))
@@ -244,16 +246,16 @@ class InboxStore:
         return count
 
     async def drop(self, id: str, sequences: Iterable[int]) -> int:
-        """Forget dead letters; return how many there were."""
-        bucket, there = await self.bucket(), set(await self.dead_sequences(id))
-        gone = there.intersection(sequences)
-        for sequence in gone:
+        """Delete dead letters, and return their number."""
+        bucket, dead = await self.bucket(), set(await self.dead_sequences(id))
+        dropped = dead.intersection(sequences)
+        for sequence in dropped:
             await bucket.delete(dead_key(id, sequence), purge=True)
-        return len(gone)
+        return len(dropped)
 
 
 def token(id: str) -> str:
-    """Return the id of an agent as a part of a subject."""
+    """Return the subject token of an agent id."""
     return id if _PLAIN.fullmatch(id) else hashlib.blake2b(id.encode(), digest_size=16).hexdigest()
 
 
@@ -273,19 +275,19 @@ def dead_key(id: str, sequence: int | str) -> str:
 
 
 def now_us() -> int:
-    """The time of this machine, for people."""
+    """Return the wall clock of this machine, in microseconds."""
     return time.time_ns() // 1_000
 
 
 def origin(event: Event) -> tuple[str | None, int]:
-    """Return the sender of a message that was sent by a handler, and its number there."""
+    """Return the sender of a message from a durable handler, and its number at that sender."""
     headers = event.headers
     sender, number = headers.get(SENDER), headers.get(NUMBER, "")
     return (sender, int(number)) if sender is not None and number.isdecimal() else (None, 0)
 
 
 def plain_state(record: Record) -> Any:
-    """Return a state as it was written."""
+    """Decode the state of a record as plain values."""
     from tidewire.values import decode
 
     return None if record["state"] is None else decode(record["state"])

@@ -30,31 +30,32 @@ def plan(
     stopped: Any,
     workers: Callable[[], ThreadWorkers] | None = None,
 ) -> Plan:
-    """Return the parts of the agent's actor. ``workers`` makes the thread workers for plain
-    functions of a durable agent.
+    """Return the plan of the agent's actor. ``workers`` spawns the threads that run plain handlers
+    of a durable agent.
     """
     handlers = table.all()
     only = table.only()
     coroutine = any(handler.coroutine for handler in handlers)
-    # The context of a message says if its bare payload may be retried; the fast path gets no
-    # context.
-    quick = only is not None and not (only.takes_message or only.wants_message) and agent_state.retry.limit == 0
-    quick = quick and _trace_context.spans is None
+    # The fast path has no context, which tells if a bare payload may be retried.
+    is_fast = only is not None and not (only.takes_message or only.wants_message) and agent_state.retry.limit == 0
+    is_fast = is_fast and _trace_context.spans is None
     receive: Callable[..., Any]
     if agent_state.durable is not None:
         return Plan(
-            _durable(agent_state, agent_state.durable, table, started, workers),
+            _durable_receiver(agent_state, agent_state.durable, table, started, workers),
             takes_context=True,
             coroutine=True,
             stopped=stopped,
         )
-    if only is not None and quick:
-        receive = _quick_coroutine(agent_state, only.call) if coroutine else _quick(agent_state, only.call)
+    if only is not None and is_fast:
+        receive = (
+            _fast_coroutine_receiver(agent_state, only.call) if coroutine else _fast_receiver(agent_state, only.call)
+        )
     else:
-        receive = _thorough_coroutine(agent_state, table) if coroutine else _thorough(agent_state, table)
+        receive = _coroutine_receiver(agent_state, table) if coroutine else _receiver(agent_state, table)
     return Plan(
         handler=receive,
-        takes_context=not quick,
+        takes_context=not is_fast,
         coroutine=coroutine,
         started=started,
         started_takes_context=started_takes_context,
@@ -62,10 +63,8 @@ def plan(
     )
 
 
-def _quick(agent_state: AgentState, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a receiver for a plain function that takes payloads: nothing is looked up for a usual
-    message.
-    """
+def _fast_receiver(agent_state: AgentState, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a receiver for one plain function of payloads, without a lookup per message."""
 
     def receive(message: Any) -> Any:
         if message.__class__ is not Message:
@@ -73,26 +72,26 @@ def _quick(agent_state: AgentState, call: Callable[[Any], Any]) -> Callable[[Any
         elif not message.flags:
             payload = message.payload
         else:
-            return _marked(message)
+            return _receive_flagged(message)
         try:
             value = call(payload)
         except BaseException as error:
-            if agent_state.tries_again(message, error):
+            if agent_state.schedule_retry(message, error):
                 return None
             raise
         agent_state.failed_in_row = 0
         return value
 
-    def _marked(message: Message) -> Any:
+    def _receive_flagged(message: Message) -> Any:
         agent_state.begin(message, None)
-        if agent_state.takes_context(message):
+        if agent_state.store_context(message):
             return None
-        return _handled(agent_state, message, call, message.payload)
+        return _run_handler(agent_state, message, call, message.payload)
 
     return receive
 
 
-def _quick_coroutine(agent_state: AgentState, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _fast_coroutine_receiver(agent_state: AgentState, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
     async def receive(message: Any) -> Any:
         if message.__class__ is not Message:
             payload = message
@@ -100,7 +99,7 @@ def _quick_coroutine(agent_state: AgentState, call: Callable[[Any], Any]) -> Cal
             payload = message.payload
             if message.flags:
                 agent_state.begin(message, None)
-                if agent_state.takes_context(message):
+                if agent_state.store_context(message):
                     return None
         try:
             value = await call(payload)
@@ -108,7 +107,7 @@ def _quick_coroutine(agent_state: AgentState, call: Callable[[Any], Any]) -> Cal
             agent_state.failed(message, error)
             raise
         except BaseException as error:
-            if agent_state.tries_again(message, error):
+            if agent_state.schedule_retry(message, error):
                 return None
             raise
         if message.__class__ is Message and message.flags:
@@ -119,29 +118,29 @@ def _quick_coroutine(agent_state: AgentState, call: Callable[[Any], Any]) -> Cal
     return receive
 
 
-def _thorough(agent_state: AgentState, table: Table) -> Callable[[Any, Any], Any]:
+def _receiver(agent_state: AgentState, table: Table) -> Callable[[Any, Any], Any]:
     def receive(message: Any, context: Any) -> Any:
         message = agent_state.begin(message, context)
         handler = _handler_of(agent_state, table, message)
         if handler is None:
             return None
-        return _handled(agent_state, message, call_handler, handler, message)
+        return _run_handler(agent_state, message, call_handler, handler, message)
 
     return receive
 
 
-def _handled(agent_state: AgentState, message: Message, call: Callable[..., Any], *args: Any) -> Any:
+def _run_handler(agent_state: AgentState, message: Message, call: Callable[..., Any], *args: Any) -> Any:
     try:
-        value = _settled(call(*args))
+        value = _checked_value(call(*args))
     except BaseException as error:
-        if agent_state.tries_again(message, error):
+        if agent_state.schedule_retry(message, error):
             return None
         raise
     agent_state.done(message)
     return value
 
 
-def _thorough_coroutine(agent_state: AgentState, table: Table) -> Callable[[Any, Any], Any]:
+def _coroutine_receiver(agent_state: AgentState, table: Table) -> Callable[[Any, Any], Any]:
     async def receive(message: Any, context: Any) -> Any:
         message = agent_state.begin(message, context)
         handler = _handler_of(agent_state, table, message)
@@ -155,7 +154,7 @@ def _thorough_coroutine(agent_state: AgentState, table: Table) -> Callable[[Any,
             agent_state.failed(message, error)
             raise
         except BaseException as error:
-            if agent_state.tries_again(message, error):
+            if agent_state.schedule_retry(message, error):
                 return None
             raise
         agent_state.done(message)
@@ -164,73 +163,75 @@ def _thorough_coroutine(agent_state: AgentState, table: Table) -> Callable[[Any,
     return receive
 
 
-def _durable(
-    agent_state: AgentState, durable: Durable, table: Table, started: Any, made: Callable[[], ThreadWorkers] | None
+def _durable_receiver(
+    agent_state: AgentState, durable: Durable, table: Table, started: Any, spawn: Callable[[], ThreadWorkers] | None
 ) -> Callable[..., Any]:
-    """Return a receiver whose handlers have their turns written down."""
+    """Return a receiver that runs each handler in a state transaction."""
     # Imported here: most agents are not durable.
     from tidewire.agents import state_transaction
 
     workers: ThreadWorkers | None = None
 
-    async def receive(given: Any, context: Any) -> Any:
+    async def receive(payload: Any, context: Any) -> Any:
         nonlocal workers
-        if given is state_transaction.BEGIN:
+        if payload is state_transaction.BEGIN:
             durable.restore()
-            if started is not None and (waits := started(context)) is not None:
-                await waits
+            if started is not None and (start := started(context)) is not None:
+                await start
             return None
-        turn = durable.begins(given)
-        message = agent_state.begin(given, context)
+        transaction = durable.begin_transaction(payload)
+        message = agent_state.begin(payload, context)
         handler = _handler_of(agent_state, table, message)
         if handler is None:
             return None
-        token = state_transaction.turn.set(turn)
+        token = state_transaction.current.set(transaction)
         try:
             if handler.coroutine:
                 value = await call_handler(handler, message)
             else:
-                assert made is not None
-                workers = workers or made()
-                # The context variables of this handler connect its messages with its turn.
-                call = functools.partial(copy_context().run, _called, handler, message)
+                assert spawn is not None
+                workers = workers or spawn()
+                # The context variables connect the sends of the handler with its transaction.
+                call = functools.partial(copy_context().run, _call_blocking, handler, message)
                 value = await workers.ask(call, None, "normal")[0]
-            await durable.ended(turn)
+            await durable.commit(transaction)
         except BaseException as error:
             durable.restore()
-            if turn.arrival is not None:
+            if transaction.arrival is not None:
                 agent_state.failed_in_row += 1
-                lost = isinstance(error, (asyncio.CancelledError, LeaseLost)) and not durable.is_active
-                turn.arrival.error = None if lost or isinstance(error, asyncio.CancelledError) else error
+                is_lease_lost = isinstance(error, (asyncio.CancelledError, LeaseLost)) and not durable.is_active
+                transaction.arrival.error = (
+                    None if is_lease_lost or isinstance(error, asyncio.CancelledError) else error
+                )
             elif isinstance(error, asyncio.CancelledError):
                 agent_state.failed(message, error)
-            elif agent_state.tries_again(message, error):
+            elif agent_state.schedule_retry(message, error):
                 return None
             raise
         finally:
-            state_transaction.turn.reset(token)
+            state_transaction.current.reset(token)
         agent_state.done(message)
         return value
 
     return receive
 
 
-def _called(handler: Handler, message: Message) -> Any:
-    return _settled(call_handler(handler, message))
+def _call_blocking(handler: Handler, message: Message) -> Any:
+    return _checked_value(call_handler(handler, message))
 
 
 def _handler_of(agent_state: AgentState, table: Table, message: Message) -> Handler | None:
-    """Return the handler of a message, or None if there is nothing to handle any more."""
-    if "context" not in table.kinds and agent_state.takes_context(message):
+    """Return the handler of a message, or None if its shared context was stored."""
+    if "context" not in table.kinds and agent_state.store_context(message):
         return None
-    found, spans = table.find(message) or Handler(unhandled, False, True, False), _trace_context.spans
+    handler, spans = table.find(message) or Handler(unhandled, False, True, False), _trace_context.spans
     if spans is None:
-        return found
-    return replace(found, call=spans.consumer(agent_state.id, message.headers, found.call, found.coroutine))
+        return handler
+    return replace(handler, call=spans.consumer(agent_state.id, message.headers, handler.call, handler.coroutine))
 
 
 def unhandled(message: Message) -> None:
-    """Refuse a message for which there is no handler."""
+    """Raise Unhandled for a message without a handler."""
     topic = "" if message.topic is None else f" on the topic {message.topic!r}"
     raise Unhandled(
         f"no handler takes a message of kind {message.kind!r}{topic} with a {type(message.payload).__name__}: "
@@ -238,9 +239,9 @@ def unhandled(message: Message) -> None:
     )
 
 
-def _settled(value: Any) -> Any:
-    """Return what a handler returned. A coroutine is refused here, where its receipt and its
-    retries still hear of it.
+def _checked_value(value: Any) -> Any:
+    """Return the value of a plain handler. A coroutine is refused here, so that receipts and
+    retries see the error.
     """
     if value.__class__ is not CoroutineType:
         return value
@@ -251,7 +252,7 @@ def _settled(value: Any) -> Any:
 
 
 def call_handler(handler: Handler, message: Message) -> Any:
-    """Call a handler with what it takes."""
+    """Call a handler with its payload, its message, or both."""
     if handler.takes_message:
         return handler.call(message.payload, message)
     return handler.call(message if handler.wants_message else message.payload)

@@ -21,8 +21,8 @@ Priority = Literal["urgent", "high", "normal", "low"]
 KINDS: frozenset[str] = frozenset(get_args(Kind))
 PRIORITIES: frozenset[str] = frozenset(get_args(Priority))
 
-# Bits of Message.flags: whatever makes a message more than a payload to be handled.
-# IS_ASKED: it came without a message around it, and its sender waits for an answer.
+# Bits of Message.flags. A message without any is handled as its bare payload.
+# IS_ASKED: the sender sent a bare payload, and waits for a reply.
 EXPIRES, HAS_RECEIPT, IS_CONTEXT, IS_AGAIN, IS_ASKED = 1, 2, 4, 8, 16
 
 _numbers = itertools.count(1)
@@ -30,32 +30,32 @@ _numbering = lock()
 _ORIGIN = os.urandom(6).hex()
 
 
-def _begin_anew() -> None:
-    """In the child of a fork: its messages are not those of its parent."""
+def _renew_origin() -> None:
+    """Give a forked child an origin of its own, so that its message ids are unique."""
     global _ORIGIN
     _ORIGIN = os.urandom(6).hex()
 
 
-in_child(_begin_anew)
+in_child(_renew_origin)
 
 
 class Message(msgspec.Struct, eq=False, repr_omit_defaults=True, gc=True):
-    """A message between agents. A handler with a second parameter receives it there.
+    """A message between agents. A handler receives it as its second parameter.
 
     Attributes:
-        payload: The payload: in one process the sent object itself, of any type.
+        payload: Payload of any type. Within one process it is the sent object itself.
         kind: "request", "response", "event", "broadcast", "context", "status" or "error".
-        sender: The id of the agent that sent it; empty if no agent sent it.
-        created: When it was sent, in seconds since 1970-01-01 UTC; ``created_at`` is the same as a
+        sender: Id of the sending agent; empty if no agent sent it.
+        created: Time of sending, in seconds since 1970-01-01 UTC; ``created_at`` is the same as a
             datetime.
-        recipients: The ids of the agents that it was sent to.
-        topic: The topic that it was published on, or None.
+        recipients: Ids of the recipients.
+        topic: Topic of a published message, or None.
         priority: "urgent", "high", "normal" or "low".
-        ttl: For how many seconds after its creation it may be handled, or None for ever.
+        ttl: Time to live in seconds after its creation, or None for no limit.
         headers: Further data of the message besides the payload.
-        delivery: Which attempt to handle it this is, from 1.
-        correlation_id: The id of the message that this one belongs to, or None.
-        reply_to: The id of the agent that an answer should go to, or None.
+        delivery: Number of this attempt to handle it, from 1.
+        correlation_id: Id of the message that this one belongs to, or None.
+        reply_to: Id of the agent that receives the reply, or None.
     """
 
     payload: Any
@@ -79,8 +79,8 @@ class Message(msgspec.Struct, eq=False, repr_omit_defaults=True, gc=True):
 
     @property
     def id(self) -> str:
-        """Its id, unique over processes. Given when it is first asked for: most messages never need
-        one.
+        """Id of the message, unique across processes. It is made on first use, as most messages
+        need none.
         """
         if self.given_id is None:
             with _numbering:
@@ -90,27 +90,28 @@ class Message(msgspec.Struct, eq=False, repr_omit_defaults=True, gc=True):
 
     @property
     def created_at(self) -> datetime:
-        """When it was sent, in UTC."""
+        """Time of sending, in UTC."""
         return datetime.fromtimestamp(self.created, UTC)
 
     @property
     def expired(self) -> bool:
-        """True if the time to live of the message is over."""
+        """True if the time to live of the message has passed."""
         return bool(self.flags & EXPIRES) and monotonic() > self.expires
 
     @property
     def cancelled(self) -> bool:
-        """True if the requester has gone, or no longer waits."""
+        """True if the requester has left, or has stopped waiting."""
         return self.context is not None and bool(self.context.cancelled)
 
     def respond(self, value: Any) -> bool:
-        """Answer a request before its handler returns; the result of the handler is not used then.
+        """Reply to a request before its handler returns. The return value of the handler is then
+        ignored.
 
         Returns:
-            True if a requester waited for the answer.
+            True if a requester waited for the reply.
 
         Raises:
-            InvalidArgument: if it has been answered already, or is not being handled.
+            InvalidArgument: if there was a reply already, or no handler runs for the message.
         """
         if self.context is None:
             raise InvalidArgument(
@@ -119,7 +120,7 @@ class Message(msgspec.Struct, eq=False, repr_omit_defaults=True, gc=True):
         return bool(self.context.reply(value))
 
     def live_for(self, ttl: float | None) -> None:
-        """Set its time to live, from now on."""
+        """Set the time to live, starting now."""
         self.ttl = ttl
         if ttl is None:
             self.flags &= ~EXPIRES
@@ -128,21 +129,20 @@ class Message(msgspec.Struct, eq=False, repr_omit_defaults=True, gc=True):
             self.expires = monotonic() + ttl
 
     def to_json(self) -> bytes:
-        """Return its JSON form, as ``spec/messages.md`` describes it.
+        """Encode the message as JSON, as ``spec/messages.md`` specifies.
 
         Raises:
-            InvalidArgument: if the payload holds something that JSON can't; the error names where.
+            InvalidArgument: if JSON can't represent the payload; the error names the place.
         """
         from tidewire.agents import form
 
         return form.to_json(self)
 
     def to_msgpack(self) -> bytes:
-        """Return its MessagePack form.
+        """Encode the message as MessagePack.
 
         Raises:
-            InvalidArgument: if the payload holds something that MessagePack can't; the error names
-                where.
+            InvalidArgument: if MessagePack can't represent the payload; the error names the place.
         """
         from tidewire.agents import form
 
@@ -150,10 +150,10 @@ class Message(msgspec.Struct, eq=False, repr_omit_defaults=True, gc=True):
 
     @classmethod
     def from_json(cls, data: bytes | str) -> Message:
-        """Read a JSON form.
+        """Decode a message from JSON.
 
         Raises:
-            InvalidArgument: if it is not one; the error names the field.
+            InvalidArgument: if the data is not a message; the error names the field.
         """
         from tidewire.agents import form
 
@@ -161,10 +161,10 @@ class Message(msgspec.Struct, eq=False, repr_omit_defaults=True, gc=True):
 
     @classmethod
     def from_msgpack(cls, data: bytes) -> Message:
-        """Read a MessagePack form.
+        """Decode a message from MessagePack.
 
         Raises:
-            InvalidArgument: if it is not one; the error names the field.
+            InvalidArgument: if the data is not a message; the error names the field.
         """
         from tidewire.agents import form
 
@@ -172,5 +172,5 @@ class Message(msgspec.Struct, eq=False, repr_omit_defaults=True, gc=True):
 
 
 def raw(payload: Any, topic: str | None = None) -> Message:
-    """Wrap something that was told to an agent without a message around it."""
+    """Wrap a bare payload in a message."""
     return Message(payload, created=time(), topic=topic)

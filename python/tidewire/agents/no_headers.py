@@ -1,4 +1,4 @@
-"""Headers of a message without headers: one shared object, to spare the garbage collector."""
+"""Shared empty headers of all messages without headers, which spares the garbage collector."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 
 class _NoHeaders(Mapping[str, str]):
-    """An empty mapping that stays empty."""
+    """An immutable empty mapping."""
 
     __slots__ = ()
 

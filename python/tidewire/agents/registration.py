@@ -41,12 +41,12 @@ def register(
     durable: Mode | None,
 ) -> Agent:
     """Register an agent; see ``Node.agent``."""
-    factory = target if _makes_agents(target) else None
-    made = target if factory is None else factory()
-    table = handlers.table_of(made)
+    factory = target if _is_factory(target) else None
+    instance = target if factory is None else factory()
+    table = handlers.table_of(instance)
     on_failure = getattr(supervision, "on_failure", None)
-    if factory is None and handlers.is_object(made):
-        _handlers.check_restart(on_failure, made, "handler")
+    if factory is None and handlers.is_object(instance):
+        _handlers.check_restart(on_failure, instance, "handler")
     if on_failure == "restart" and durable is not None:
         raise InvalidArgument(
             "supervision: on_failure='restart' is not allowed with durable=: a failed handler leaves the stored state as it "
@@ -54,10 +54,10 @@ def register(
         )
     for topic, _ in table.topics:
         node._engine.check_pattern(topic)
-    agent = made if isinstance(made, Agent) else Agent()
+    agent = instance if isinstance(instance, Agent) else Agent()
     if agent._agent_state_ is not None and agent._agent_state_.ref.alive:
         raise InvalidArgument(f"handler: {agent!r} is registered already: make another object for another agent")
-    describe(agent, made, id, type, capabilities)
+    describe(agent, instance, id, type, capabilities)
     config = node.broker
     if retry is not None and not isinstance(retry, Retry):
         raise InvalidArgument(f"retry: {retry!r} is not allowed: give a tw.Retry, or None for the configuration's")
@@ -66,30 +66,32 @@ def register(
     workers = None
     if durable is not None:
         concurrency = 1 if concurrency is None else concurrency
-        agent_state.durable = _durable(agent, made, agent_state, table, durable, id, concurrency)
+        agent_state.durable = _durable(agent, instance, agent_state, table, durable, id, concurrency)
         workers = partial(_workers, agent_state, concurrency, dispatcher)
-    plan = _plan(agent_state, agent, made, table, factory, workers)
+    plan = _plan(agent_state, agent, instance, table, factory, workers)
     if concurrency is None:
         concurrency = config.agent_concurrency if plan.coroutine else 1
-    box = config.agent_mailbox if mailbox is None else mailbox
-    before = agent._agent_state_
+    capacity = config.agent_mailbox if mailbox is None else mailbox
+    previous = agent._agent_state_
     # Set first, as the start hook runs at once on another thread and may send.
     agent._agent_state_ = agent_state
     try:
-        agent_state.ref = node._spawn_plan(lambda: plan, Options(agent.id, box, dispatcher, concurrency, supervision))
+        agent_state.ref = node._spawn_plan(
+            lambda: plan, Options(agent.id, capacity, dispatcher, concurrency, supervision)
+        )
     except BaseException:
-        agent._agent_state_ = before
+        agent._agent_state_ = previous
         raise
     if agent_state.durable is None:
         enter(agent, agent_state, table)
     else:
-        # Others find it when it has begun.
+        # Other agents find it once it is active.
         agent_state.durable.begin()
     return agent
 
 
-def _makes_agents(target: Any) -> bool:
-    """Tell whether a target is a class of agents, or a ``functools.partial`` of one."""
+def _is_factory(target: Any) -> bool:
+    """Return True if a target is a class of agents, or a ``functools.partial`` of one."""
     if isinstance(target, partial) and isinstance(target.func, builtin_type):
         from tidewire.pools.function import is_agent
 
@@ -98,7 +100,7 @@ def _makes_agents(target: Any) -> bool:
 
 
 def _durable(
-    agent: Agent, made: Any, agent_state: AgentState, table: handlers.Table, mode: Any, id: Any, concurrency: Any
+    agent: Agent, instance: Any, agent_state: AgentState, table: handlers.Table, mode: Any, id: Any, concurrency: Any
 ) -> Durable:
     from tidewire.agents.durable import MODES, Durable
 
@@ -112,7 +114,7 @@ def _durable(
         )
     if not isinstance(concurrency, int) or concurrency < 1:
         raise InvalidArgument(f"concurrency: {concurrency!r} is not allowed: give a number from 1 on")
-    return Durable(agent, made, agent_state, mode, concurrency, lambda: _enter_again(agent, agent_state, table))
+    return Durable(agent, instance, agent_state, mode, concurrency, lambda: _enter_active(agent, agent_state, table))
 
 
 def _workers(agent_state: AgentState, concurrency: int, dispatcher: str) -> ThreadWorkers:
@@ -123,7 +125,7 @@ def _workers(agent_state: AgentState, concurrency: int, dispatcher: str) -> Thre
 
 
 def enter(agent: Agent, agent_state: AgentState, table: handlers.Table) -> None:
-    """Let others find an agent, here and on other nodes. One that is refused is stopped."""
+    """Add an agent to the directory, and announce it to other nodes. Stop it if it is refused."""
     try:
         agent_state.directory.add(agent)
         for topic, _ in table.topics:
@@ -136,14 +138,14 @@ def enter(agent: Agent, agent_state: AgentState, table: handlers.Table) -> None:
     if connection is not None and connection.is_joined:
         connection.agents.announce(agent)
     if agent_state.closed:
-        # It ended while it was entered.
+        # It ended in the meantime.
         agent_state.directory.remove(agent_state)
         agent_state.withdraw()
 
 
-def _enter_again(agent: Agent, agent_state: AgentState, table: handlers.Table) -> None:
-    """Let others find a durable agent that has begun here. Where it was before is forgotten, though
-    the hub may tell of that later.
+def _enter_active(agent: Agent, agent_state: AgentState, table: handlers.Table) -> None:
+    """Announce a durable agent that became active here. Its remote entry is removed first, as the
+    hub may report its old node late.
     """
     connection = agent_state.node._connection
     if connection is not None:
@@ -153,20 +155,18 @@ def _enter_again(agent: Agent, agent_state: AgentState, table: handlers.Table) -
 
 def describe(
     agent: Agent,
-    made: Any,
+    instance: Any,
     id: str | None,
     type: str | None,
     capabilities: Iterable[str] | None,
     title: str | None = None,
 ) -> None:
-    """Give an agent its id, type and capabilities: those of the call, else those that its class
-    declares.
-    """
-    declared = made if made is agent else agent
-    chosen = id if id is not None else declared.id
-    kind = type if type is not None else declared.type
-    able = capabilities if capabilities is not None else declared.capabilities
-    for field, value in (("id", chosen), ("type", kind)):
+    """Set id, type and capabilities of an agent: those of the call, else those of its class."""
+    declared = instance if instance is agent else agent
+    name = id if id is not None else declared.id
+    type_name = type if type is not None else declared.type
+    values = capabilities if capabilities is not None else declared.capabilities
+    for field, value in (("id", name), ("type", type_name)):
         if not isinstance(value, str) or (field == "id" and id is not None and not value):
             raise InvalidArgument(f"{field}: {value!r} is not allowed: give a string that is not empty")
         _check_text(field, value)
@@ -174,18 +174,18 @@ def describe(
             raise InvalidArgument(
                 f"{field}: {value[:40]!r}... is not allowed: give at most {_limits.NAME_BYTES.max} bytes"
             )
-    if isinstance(able, (str, bytes)) or not isinstance(able, Iterable):
-        raise InvalidArgument(f"capabilities: {able!r} is not allowed: give several strings, such as ['quote']")
-    given = list(able)
-    wrong = [one for one in given if not isinstance(one, str) or not one]
-    if wrong or len(given) > _limits.CAPABILITIES.max:
-        what = f"{wrong[0]!r}" if wrong else f"{len(given)} of them"
-        raise InvalidArgument(f"capabilities: {what} is not allowed: give up to {_limits.CAPABILITIES.max} strings")
-    for one in given:
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidArgument(f"capabilities: {values!r} is not allowed: give several strings, such as ['quote']")
+    names = list(values)
+    invalid = [one for one in names if not isinstance(one, str) or not one]
+    if invalid or len(names) > _limits.CAPABILITIES.max:
+        problem = f"{invalid[0]!r}" if invalid else f"{len(names)} of them"
+        raise InvalidArgument(f"capabilities: {problem} is not allowed: give up to {_limits.CAPABILITIES.max} strings")
+    for one in names:
         _check_text("capabilities", one)
-    called = str(title or getattr(made, "__name__", builtin_type(made).__name__))
-    agent.id = chosen or f"{kind or called.strip('<>')}-{next(_numbers)}"
-    agent.type, agent.capabilities = kind, frozenset(given)
+    default_name = str(title or getattr(instance, "__name__", builtin_type(instance).__name__))
+    agent.id = name or f"{type_name or default_name.strip('<>')}-{next(_numbers)}"
+    agent.type, agent.capabilities = type_name, frozenset(names)
 
 
 def _check_text(field: str, value: str) -> None:
@@ -198,24 +198,24 @@ def _check_text(field: str, value: str) -> None:
 def _plan(
     agent_state: AgentState,
     agent: Agent,
-    made: Any,
+    instance: Any,
     table: handlers.Table,
     factory: Any,
     workers: Callable[[], ThreadWorkers] | None = None,
 ) -> Plan:
-    user = _hooks(made)
-    started = None if user.started is None else _started(agent_state, user)
+    hooks = _Hooks(instance)
+    started = None if hooks.started is None else _start_hook(agent_state, hooks)
     agent_state.started = started is None
-    plan = intake.plan(agent_state, table, started, True, stopped_hook(agent_state, user.stopped), workers)
+    plan = intake.plan(agent_state, table, started, True, stopped_hook(agent_state, hooks.stopped), workers)
     if factory is None:
         return plan
 
     def make() -> Plan:
-        fresh = factory()
-        if isinstance(fresh, Agent):
-            fresh.id, fresh.type, fresh.capabilities = agent.id, agent.type, agent.capabilities
-            fresh._agent_state_ = agent_state
-        return _plan(agent_state, agent, fresh, handlers.table_of(fresh), factory)
+        replacement = factory()
+        if isinstance(replacement, Agent):
+            replacement.id, replacement.type, replacement.capabilities = agent.id, agent.type, agent.capabilities
+            replacement._agent_state_ = agent_state
+        return _plan(agent_state, agent, replacement, handlers.table_of(replacement), factory)
 
     return Plan(
         plan.handler,
@@ -229,42 +229,42 @@ def _plan(
     )
 
 
-class _hooks:
-    """The start and stop hooks of a user's object."""
+class _Hooks:
+    """Start and stop hooks of a user object."""
 
-    def __init__(self, made: Any) -> None:
-        self.started = _hook(made, "started")
-        self.stopped = _hook(made, "stopped")
+    def __init__(self, instance: Any) -> None:
+        self.started = _hook(instance, "started")
+        self.stopped = _hook(instance, "stopped")
         self.started_takes_context = False
         if self.started is not None:
-            count = _handlers._count_positional(self.started, f"{builtin_type(made).__qualname__}.started", (0, 1))
+            count = _handlers._count_positional(self.started, f"{builtin_type(instance).__qualname__}.started", (0, 1))
             self.started_takes_context = count == 1
 
 
-def _hook(made: Any, name: str) -> Callable[..., Any] | None:
-    hook = getattr(made, name, None)
+def _hook(instance: Any, name: str) -> Callable[..., Any] | None:
+    hook = getattr(instance, name, None)
     return hook if callable(hook) else None
 
 
-def _started(agent_state: AgentState, user: _hooks) -> Callable[[Context], Any]:
-    call, takes = user.started, user.started_takes_context
+def _start_hook(agent_state: AgentState, hooks: _Hooks) -> Callable[[Context], Any]:
+    call, takes_context = hooks.started, hooks.started_takes_context
     assert call is not None
 
     async def started_later(context: Context) -> None:
         agent_state.ref = context.me
-        await (call(context) if takes else call())
+        await (call(context) if takes_context else call())
         agent_state.started = True
 
     def started(context: Context) -> None:
         agent_state.ref = context.me
-        _ = call(context) if takes else call()
+        _ = call(context) if takes_context else call()
         agent_state.started = True
 
     return started_later if _handlers.is_coroutine(call) else started
 
 
 def stopped_hook(agent_state: AgentState, call: Callable[[], Any] | None) -> Callable[[], Any]:
-    """Return the stop hook of an agent: the user's, after which the agent is forgotten."""
+    """Return the stop hook of an agent: it runs the user hook, and then closes the agent."""
 
     async def stopped_later() -> None:
         try:

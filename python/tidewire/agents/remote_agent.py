@@ -1,7 +1,7 @@
-"""Agents of other nodes, as this node sends to them and asks them.
+"""Agents of other nodes, with their messages and requests.
 
-A message travels to the subject of its agent, as its payload and its fields that differ from the
-defaults.
+A message goes to the subject of its agent. It has the payload, and the fields that differ from
+their defaults.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from tidewire.links.connection import Connection
 
 SEND, ASK, SETTLED, TELL = "send", "ask", "settled", "tell"
-"""The modes of a message: its acceptance, its reply or the end of its receipt is answered, or
-nothing is.
+"""Modes of a message. The reply is its acceptance, the reply of its handler, or the final state of
+its receipt; ``TELL`` has none.
 """
-_LOOK_EVERY = 64
+_PRUNE_EVERY = 64
 
 
 class RemoteAgent(Agent):
-    """An agent of another node. Other agents send to it as to any other.
+    """An agent of another node. Agents send to it as to a local agent.
 
     Attributes:
-        node_name: The name of its node.
+        node_name: Name of its node.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class RemoteAgent(Agent):
 
     @property
     def _is_lost(self) -> bool:
-        """True if the link to the hub is lost, so that the state of the agent is unknown."""
+        """True while the link to the hub is lost, so that the state of the agent is unknown."""
         return self._connection.is_lost
 
     def statistics(self) -> dict[str, Any]:
-        """Return what this node knows of it; its own node has its counters."""
+        """Return identity, status and node of the agent. Its own node has the counters."""
         return {"agent": self.id, "type": self.type, "status": self.status, "node": self.node_name}
 
     def __repr__(self) -> str:
@@ -86,7 +86,7 @@ class _RemoteAgentState:
         self.receipts: set[Receipt] = set()
         self.sent = self.retried = self.expired = self.failed_in_row = 0
         self.started, self.closed, self.durable = True, False, None
-        self.later: dict[int, Any] = {}
+        self.pending_retries: dict[int, Any] = {}
         self.context: dict[str, Any] = {}
 
     @property
@@ -94,29 +94,29 @@ class _RemoteAgentState:
         """True if the agent has ended."""
         return not self.ref.alive
 
-    def look_at_queue(self) -> None:
-        """Its own node warns of its queue."""
+    def check_queue(self) -> None:
+        """Do nothing: the node of the agent warns of a long queue."""
 
-    def look(self) -> None:
-        """Its own node settles receipts."""
+    def settle_receipts(self) -> None:
+        """Do nothing: the node of the agent settles receipts."""
 
     @property
     def engine(self) -> None:
-        """Its own node has its letters."""
+        """None: the node of the agent has the dead letters."""
         return None
 
-    def followed(self) -> AbstractContextManager[None]:
-        """The agent's own node is notified of them."""
+    def settling_dead_letters(self) -> AbstractContextManager[None]:
+        """Return an empty context: the node of the agent settles them."""
         return nullcontext()
 
     def failed(self, message: Message, error: BaseException | None = None) -> None:
-        """Note that a message was not accepted."""
+        """Settle the receipt of a message that was not accepted."""
         if message.flags & HAS_RECEIPT:
             self.receipts.discard(message.receipt)
             message.receipt.mark("failed", error)
 
     def close(self) -> None:
-        """Forget it."""
+        """Remove the agent from the directory."""
         self.closed, self.ref.alive = True, False
         self.directory.remove(self)  # type: ignore[arg-type]
         for receipt in list(self.receipts):
@@ -125,7 +125,7 @@ class _RemoteAgentState:
 
 
 class RemoteRef:
-    """Reference to an agent at another node, in the place of the reference to its actor.
+    """Reference to an agent of another node, with the methods of an actor reference.
 
     Attributes:
         alive: True if its node still announces it.
@@ -140,26 +140,26 @@ class RemoteRef:
 
     @property
     def outstanding(self) -> int:
-        """Number of messages from this node whose outcome is still open."""
-        self._open_calls = [known for known in self._open_calls if not _is_over(known())]
+        """Number of messages from this node without an outcome."""
+        self._open_calls = [call for call in self._open_calls if not _is_over(call())]
         return len(self._open_calls)
 
     def send(self, message: Message, priority: str) -> Pending:
-        """Send a message; the pending is done once the mailbox over there has it."""
+        """Send a message. The pending resolves when the remote mailbox has accepted it."""
         if message.flags & HAS_RECEIPT:
             return self._send_with_receipt(message, priority)
         return self._call(SEND, message, None, priority)
 
     def tell(self, message: Message, priority: str) -> bool:
-        """Send a message without waiting to hear whether it was accepted."""
+        """Send a message without waiting for its acceptance."""
         self._connection.link.publish(self._subject, packed(TELL, message), priority)
         return True
 
     def ask(self, message: Message, timeout: float | EllipsisType | None, priority: str) -> Pending:
-        """Ask it, as a part of the call in whose handler this code runs.
+        """Send a request, within the deadline of the current call.
 
         Raises:
-            AskTimeout: if that call is over.
+            AskTimeout: if the deadline of the current call has passed.
         """
         seconds = self._connection.node._engine.ask_timeout() if timeout is ... else timeout
         deadline = nested_deadline(f"request to {self._id!r}", seconds, current())
@@ -168,42 +168,42 @@ class RemoteRef:
     def _call(self, mode: str, message: Message, timeout: float | None, priority: str) -> Pending:
         node = self._connection.node
         pending = self._connection.link.call(node._engine, self._subject, packed(mode, message), timeout, priority)
-        if len(self._open_calls) % _LOOK_EVERY == _LOOK_EVERY - 1:
-            self._open_calls = [known for known in self._open_calls if not _is_over(known())]
+        if len(self._open_calls) % _PRUNE_EVERY == _PRUNE_EVERY - 1:
+            self._open_calls = [call for call in self._open_calls if not _is_over(call())]
         self._open_calls.append(weakref.ref(pending))
         return pending
 
     def _send_with_receipt(self, message: Message, priority: str) -> Pending:
-        # Ordered behind the message, so that it is known there when this is asked.
+        # Sent after the message, so that the remote node knows the receipt.
         message_id, receipt = message.id, message.receipt
         accepted = self._call(SEND, message, None, priority)
         node = self._connection.node
         settled = self._connection.link.call(
             node._engine, self._subject, [SETTLED, message_id, 0.0, {}], None, priority
         )
-        node._on_loop(lambda _: start_task(_settle(settled, receipt, lambda error: self._lost(message, error))))
+        node._on_loop(
+            lambda _: start_task(_settle(settled, receipt, lambda error: self._keep_dead_letter(message, error)))
+        )
         return accepted
 
-    def _lost(self, message: Message, error: TidewireError) -> None:
-        """Keep a message as a dead letter that is gone with the node of the agent, as far as is
-        known here.
-        """
+    def _keep_dead_letter(self, message: Message, error: TidewireError) -> None:
+        """Store a message as a dead letter here when the node of its agent is lost."""
         self._connection.node._engine.lost(self._id, message, "stopped", f"{type(error).__name__}: {error}")
 
 
-async def _settle(settled: Pending, receipt: Receipt, lost: Callable[[TidewireError], None]) -> None:
-    """Note what becomes of a message at another node."""
+async def _settle(settled: Pending, receipt: Receipt, on_lost: Callable[[TidewireError], None]) -> None:
+    """Await the outcome of a message at another node, and settle its receipt."""
     try:
         state, text = await settled
     except TidewireError as error:
-        lost(error)
+        on_lost(error)
         receipt.mark("failed", error)
     else:
         receipt.mark(state, None if text is None else RemoteError(text.partition(":")[0], text, ""))
 
 
 def packed(mode: str, message: Message) -> list[Any]:
-    """Return a message as it travels, with the trace context of the code that sends it."""
+    """Return the wire form of a message, with the trace context of its sender."""
     fields: dict[str, Any] = {"kind": message.kind, "sender": message.sender, "recipients": message.recipients}
     if message.priority != "normal":
         fields["priority"] = message.priority
@@ -223,7 +223,7 @@ def packed(mode: str, message: Message) -> list[Any]:
 
 
 def unpacked(value: Any) -> tuple[str, Message]:
-    """Return the mode and the message of a value that travelled."""
+    """Return the mode and the message of a wire form."""
     mode, payload, created, fields = value
     ttl, retry = fields.pop("ttl", None), fields.pop("retry", None)
     message = Message(payload, created=created, **fields)

@@ -11,13 +11,13 @@ from tidewire.errors import InvalidArgument
 
 @dataclass(frozen=True)
 class Retry:
-    """Tries again after failures, with waits that double and vary.
+    """Retry policy with exponential backoff and jitter.
 
     Args:
-        limit: Most further attempts after the first.
-        backoff_ms: Wait before the second attempt; each further one waits twice as long, less a
-            random part of up to a half.
-        backoff_max_ms: Longest wait.
+        limit: Maximum number of retries after the first attempt.
+        backoff_ms: Wait before the first retry, in milliseconds. It doubles with each retry, less
+            a random part of up to one half.
+        backoff_max_ms: Longest wait, in milliseconds.
 
     Raises:
         InvalidArgument: if a value is not allowed.
@@ -38,10 +38,10 @@ class Retry:
                 )
 
     def wait_s(self, failures: int) -> float:
-        """Return how long to wait after so many failures, in seconds."""
+        """Return the wait after this number of failures, in seconds."""
         longest = min(self.backoff_max_ms, self.backoff_ms * 2.0 ** min(failures - 1, 60))
         return longest * (1 - random.random() / 2) / 1000
 
 
 NEVER = Retry(limit=0)
-"""No second attempt."""
+"""A policy without retries."""

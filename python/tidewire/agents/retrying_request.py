@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RetryingRequest(Coroutine[Any, Any, Any]):
-    """A request that is repeated after failures that may pass."""
+    """A request that is retried after retryable errors."""
 
     __slots__ = ("__weakref__", "_engine", "_message", "_pending", "_retry", "_steps", "_target", "_timeout")
 
@@ -36,49 +36,47 @@ class RetryingRequest(Coroutine[Any, Any, Any]):
         self._steps: Generator[Any, Any, Any] | None = None
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        self._steps = request = steps.awaiting(self._all())
+        self._steps = request = steps.awaiting(self._attempts())
         return request
 
-    # A task can be made of it, as of any coroutine.
+    # The coroutine protocol, so that ``asyncio.create_task`` accepts it.
 
     def send(self, value: Any) -> Any:
-        """Go on, as a coroutine does."""
-        return self._begun().send(value)
+        """Resume, as a coroutine."""
+        return self._iterator().send(value)
 
     def throw(self, *error: Any) -> Any:
-        """Raise an error where it waits, as a coroutine does."""
-        return self._begun().throw(*error)
+        """Raise an error at the await, as a coroutine."""
+        return self._iterator().throw(*error)
 
     def close(self) -> None:
-        """Give it up, as a coroutine does."""
+        """Cancel the request, as a coroutine."""
         if self._pending is not None:
             self._pending.cancel()
-        self._begun().close()
+        self._iterator().close()
 
-    def _begun(self) -> Generator[Any, Any, Any]:
+    def _iterator(self) -> Generator[Any, Any, Any]:
         return self.__await__() if self._steps is None else self._steps
 
     def wait(self) -> Any:
-        return steps.blocking(self._all())
+        return steps.blocking(self._attempts())
 
-    def _all(self) -> Steps[Any]:
+    def _attempts(self) -> Steps[Any]:
         pending = self._pending
         while True:
             try:
-                return (yield self._ask() if pending is None else pending)
+                return (yield self._retry_with_copy() if pending is None else pending)
             except Exception as error:
-                passes = not isinstance(error, TidewireError) or error.retryable
-                if not passes or self._message.delivery > self._retry.limit:
+                is_retryable = not isinstance(error, TidewireError) or error.retryable
+                if not is_retryable or self._message.delivery > self._retry.limit:
                     raise
             pending = None
             yield self._engine.changed(ChangeCounter(), 0, self._retry.wait_s(self._message.delivery))
 
-    def _ask(self) -> Pending:
-        """Ask with a copy: the handler of the attempt before may still be at work on the
-        message.
-        """
-        before = self._message
-        message = msgspec.structs.replace(before, delivery=before.delivery + 1, context=None, given_id=before.id)
+    def _retry_with_copy(self) -> Pending:
+        """Send a copy: the handler of the previous attempt may still use the message."""
+        previous = self._message
+        message = msgspec.structs.replace(previous, delivery=previous.delivery + 1, context=None, given_id=previous.id)
         self._target.retried += 1
         self._message = message
         self._pending = self._target.ref.ask(message, self._timeout, message.priority)

@@ -1,4 +1,4 @@
-"""Several sends at once, with the outcome of each."""
+"""Concurrent sends of one message to several recipients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SendBatch(Procedure[Any]):
-    """Several sends; awaiting waits for all of them. One that fails does not affect the others; its
+    """Several sends. Awaiting waits for all of them. A failed send does not affect the others; its
     error is raised at the end.
     """
 
@@ -25,26 +25,26 @@ class SendBatch(Procedure[Any]):
         self.result: Any = None
 
     def add(self, agent_state: AgentState, message: Message) -> bool:
-        """Begin to send to one recipient. Answers whether it was not refused at once."""
+        """Start a send to one recipient. Return False if it is refused at once."""
         if message.receipt is not None:
             message.receipt.mark("accepted")
             agent_state.receipts.add(message.receipt)
         try:
             pending = agent_state.ref.send(message, message.priority)
         except TidewireError as error:
-            self._refused(agent_state, message, error)
+            self._refuse(agent_state, message, error)
             return False
         self.pending_sends.append((agent_state, message, pending))
         if pending.done():
-            _note(agent_state, message, pending.result())
+            _check_accepted(agent_state, message, pending.result())
         return True
 
     def _steps(self) -> Steps[Any]:
         for at, (agent_state, message, pending) in enumerate(self.pending_sends):
             try:
-                _note(agent_state, message, (yield pending))
+                _check_accepted(agent_state, message, (yield pending))
             except TidewireError as error:
-                self._refused(agent_state, message, error)
+                self._refuse(agent_state, message, error)
             except BaseException:
                 # A cancelled wait cancels the messages that still wait for capacity.
                 for later, one, waiting in self.pending_sends[at:]:
@@ -55,12 +55,12 @@ class SendBatch(Procedure[Any]):
             raise self.errors[0]
         return self.result
 
-    def _refused(self, agent_state: AgentState, message: Message, error: TidewireError) -> None:
+    def _refuse(self, agent_state: AgentState, message: Message, error: TidewireError) -> None:
         self.errors.append(error)
         agent_state.failed(message, error)
 
 
-def _note(agent_state: AgentState, message: Message, accepted: Any) -> None:
-    """A mailbox that drops the new message answers False."""
+def _check_accepted(agent_state: AgentState, message: Message, accepted: Any) -> None:
+    """Mark a message as failed if the mailbox has dropped it (False)."""
     if accepted is False:
         agent_state.failed(message)

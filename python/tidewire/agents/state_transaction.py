@@ -1,5 +1,5 @@
-"""Turns of durable agents: the messages of one handler run, and the new state; and durable sends of
-other agents.
+"""State transactions of durable agents (the sends of one handler run and its new state), and
+durable sends of other agents.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ if TYPE_CHECKING:
 
 @dataclass
 class StateTransaction:
-    """One run of a handler of an agent with state: its messages go out with the new state."""
+    """One handler run of a durable agent. Its sends are stored together with the new state."""
 
     durable: Durable
-    holding: int
+    term: int
     arrival: Arrival | None
     sends: list[tuple[str, bytes]] = field(default_factory=list)
 
 
 @dataclass
 class Arrival:
-    """A message from the inbox on its way through the actor.
+    """A message from the inbox while the actor handles it.
 
     Attributes:
-        sequence: Its place in the inbox.
-        error: The exception of its handler.
+        sequence: Sequence of the message in the inbox.
+        error: Exception of its handler.
     """
 
     sequence: int
     error: BaseException | None = None
 
 
-turn: ContextVar[StateTransaction | None] = ContextVar("tidewire_agent_turn", default=None)
+current: ContextVar[StateTransaction | None] = ContextVar("tidewire_agent_turn", default=None)
 BEGIN = object()
-"""What the actor is given first, each time that the agent begins."""
+"""First message to the actor each time that the agent becomes active."""
 
 
 class DurableSend:
-    """A durable send: awaiting it gives None once the message is stored, or, in a handler of an
-    agent with state, at once.
+    """A durable send. Awaiting it returns once the message is stored; in a handler of an agent with
+    state, at once.
     """
 
     __slots__ = ("_loop", "_post")
@@ -63,7 +63,7 @@ class DurableSend:
             yield from self._post().__await__()
 
     def wait(self) -> None:
-        """Block until it is stored."""
+        """Block until the message is stored."""
         if self._post is not None:
             post: Any = self._post()
             assert self._loop is not None
@@ -71,41 +71,43 @@ class DurableSend:
 
 
 def send(agent_state: AgentState, ids: list[str], messages: list[Message]) -> DurableSend:
-    """Send messages that outlive processes: with the state of the agent whose handler this is, or
-    now.
+    """Send durable messages: in a handler of an agent with state as part of its transaction, else
+    at once.
 
     Raises:
-        LimitExceeded: if a handler sends too many.
-        PayloadTooLarge: if one is too long.
-        InvalidArgument: if one can't be written, or the node has no place for streams.
+        LimitExceeded: if a handler sends too many messages.
+        PayloadTooLarge: if a message is too large.
+        InvalidArgument: if a message can't be encoded, or the node has no storage backend.
     """
-    written = [(to, form.to_msgpack(message), message) for to, message in zip(ids, messages, strict=True)]
-    most = _limits.AGENT_STATE_BYTES.default
-    for to, data, _ in written:
-        if len(data) > most:
-            raise PayloadTooLarge(f"payload: the message to {to!r} takes {len(data):,} bytes, and {most:,} are allowed")
-    agent_state.sent += len(written)
-    current = turn.get()
-    if current is not None and current.durable is agent_state.durable and current.durable.mode == "state":
-        if len(current.sends) + len(written) > _limits.AGENT_OUTBOX.default:
+    encoded = [(to, form.to_msgpack(message), message) for to, message in zip(ids, messages, strict=True)]
+    bytes_max = _limits.AGENT_STATE_BYTES.default
+    for to, data, _ in encoded:
+        if len(data) > bytes_max:
+            raise PayloadTooLarge(
+                f"payload: the message to {to!r} takes {len(data):,} bytes, and {bytes_max:,} are allowed"
+            )
+    agent_state.sent += len(encoded)
+    transaction = current.get()
+    if transaction is not None and transaction.durable is agent_state.durable and transaction.durable.mode == "state":
+        if len(transaction.sends) + len(encoded) > _limits.AGENT_OUTBOX.default:
             raise LimitExceeded(f"agent_outbox: a handler sends at most {_limits.AGENT_OUTBOX.default:,} messages")
-        current.sends.extend((to, data) for to, data, _ in written)
+        transaction.sends.extend((to, data) for to, data, _ in encoded)
         return DurableSend(agent_state, None)
     store = agent_state.node._inbox_store()
     agent_state.node._ensure_loop()
 
     async def post() -> None:
-        for to, data, message in written:
+        for to, data, message in encoded:
             await store.post(to, data, f"{message.id}.{inbox_store.token(to)}")
 
     return DurableSend(agent_state, post)
 
 
 def state_of(target: Any, id: str) -> tuple[Callable[[bytes], Any], bytes]:
-    """Return what reads a state, and the one that the agent begins with.
+    """Return the decoder of a state, and the encoded initial state.
 
     Raises:
-        InvalidArgument: if it has none, or one that can't be written.
+        InvalidArgument: if the object has no state, or its state can't be encoded.
     """
     from tidewire.services.contract.conversion import UNFIT, converter
     from tidewire.values import decode
@@ -128,12 +130,12 @@ def state_of(target: Any, id: str) -> tuple[Callable[[bytes], Any], bytes]:
                 f"agent {id!r}: its state does not fit {kind.__qualname__}: {error}: give new fields a default, or take another id"
             ) from error
 
-    initial = encoded(target.state)
+    initial = encode_state(target.state)
     load(initial)
     return load, initial
 
 
-def encoded(state: Any) -> bytes:
+def encode_state(state: Any) -> bytes:
     from tidewire.values import encode
 
     return encode(state)

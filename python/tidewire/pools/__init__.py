@@ -1,4 +1,4 @@
-"""Supervised pools of workers: threads, or processes for work that needs a core of its own.
+"""Supervised worker pools: threads, or processes for CPU-bound work.
 
 >>> from tidewire.pools import Pool
 >>> with Pool("math:sqrt", workers=1, kind="process") as pool:
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "Pool", "Restarts", "Scale", "Task"]
 
-_PLACES = {"Batch": "options", "Pool": "pool", "Restarts": "options", "Scale": "options", "Task": "task"}
+_MODULES = {"Batch": "options", "Pool": "pool", "Restarts": "options", "Scale": "options", "Task": "task"}
 
 
 def __getattr__(name: str) -> Any:
-    # Worker processes import this package, and need none of it: they begin sooner.
-    if name not in _PLACES:
+    # Worker processes import this package without its modules, so that they start sooner.
+    if name not in _MODULES:
         raise AttributeError(f"module 'tidewire.pools' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f"tidewire.pools.{_PLACES[name]}"), name)
+    value = getattr(import_module(f"tidewire.pools.{_MODULES[name]}"), name)
     globals()[name] = value
     return value

@@ -1,4 +1,4 @@
-"""Tasks that one worker was given together, and which of them have ended."""
+"""Tasks that are assigned to one worker together, and their progress."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tidewire.pools.task import Task, TaskRange, Unit
 
 
 class Assignment:
-    """Units of one worker. Their tasks have positions from 0 on, in which they begin and end.
+    """Units of one worker. Their tasks begin and end in the order of their positions, from 0.
 
     Attributes:
-        units: The tasks, and ranges of them.
-        is_call: All tasks are one call of a function that takes batches, and have one position.
-        count: How many positions there are.
-        done: How many of them have ended.
-        end: The last one, as the worker counts all positions that it was given.
+        units: Tasks and ranges.
+        is_call: True if all tasks are one batch, which has one position.
+        count: Number of positions.
+        done: Number of ended positions.
+        end: Last position, in the numbering of all positions of the worker.
     """
 
     __slots__ = ("_ends", "count", "done", "end", "is_call", "units")
@@ -39,25 +39,25 @@ class Assignment:
             return self.units[start:stop]
         if self.is_call:
             return self.units if start < stop else []
-        found: list[Unit] = []
+        units: list[Unit] = []
         index = bisect_right(self._ends, start)
         while start < stop:
             unit, end = self.units[index], min(self._ends[index], stop)
             first = start - self._ends[index] + unit.count
             whole = end - start == unit.count
-            found.append(unit if whole or isinstance(unit, Task) else unit.part(first, first + end - start))
+            units.append(unit if whole or isinstance(unit, Task) else unit.part(first, first + end - start))
             start, index = end, index + 1
-        return found
+        return units
 
-    def passed(self, count: int) -> list[Unit]:
-        """Note that the next tasks have ended, and return them."""
+    def end_next(self, count: int) -> list[Unit]:
+        """Mark the next tasks as ended, and return them."""
         start = self.done
         self.done += count
         return self.between(start, self.done)
 
     def succeeded(self, values: list[Any]) -> list[Done]:
-        """Note that the next tasks have ended with these results."""
-        units = self.passed(len(values))
+        """Mark the next tasks as ended, and return them with these results."""
+        units = self.end_next(len(values))
         if len(units) == len(values):
             return list(zip(units, repeat(None), values, strict=False))
         done: list[Done] = []
@@ -69,6 +69,6 @@ class Assignment:
         return done
 
 
-def others_of(outcomes: list[Any], kinds: frozenset[type]) -> list[int]:
-    """Return which outcomes are of one of these types, and so no plain results."""
+def indexes_of(outcomes: list[Any], kinds: frozenset[type]) -> list[int]:
+    """Return the indexes of outcomes of these types, which are not plain results."""
     return [] if kinds.isdisjoint(map(type, outcomes)) else [n for n, one in enumerate(outcomes) if type(one) in kinds]

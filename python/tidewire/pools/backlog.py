@@ -1,7 +1,6 @@
-"""Backlog of a pool: tasks that wait for a worker, first in, first out and bounded, with a queue of
-submits that wait for capacity.
+"""Backlog of a pool: a bounded FIFO queue of tasks, with a queue of submits that wait for capacity.
 
-No lock and no clock: the caller holds the lock of the pool.
+It has no lock and no clock: the caller holds the lock of the pool.
 """
 
 from __future__ import annotations
@@ -10,27 +9,27 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tidewire.pools.task import ENDED, HANDED, PARKED, WAITING, Task, Unit, singles
+from tidewire.pools.task import ASSIGNED, ENDED, PARKED, WAITING, Task, Unit, singles
 
 if TYPE_CHECKING:
     from tidewire.pools.results.answers import Answer
 
-_GARBAGE_MIN = 64
+_GAPS_MIN = 64
 
 
 class Backlog:
-    """The line of waiting units: tasks, and ranges of them. A task dropped from its middle stays as
-    a gap until half of the line is gaps.
+    """Queue of waiting units: tasks and ranges. A task dropped from the middle remains as a gap
+    until half of the queue is gaps.
 
     Attributes:
-        waiting: How many tasks were accepted and wait.
-        parked: How many tasks wait for capacity.
-        accepted: How many tasks were accepted so far.
+        waiting: Number of accepted tasks that wait for a worker.
+        parked: Number of tasks that wait for capacity.
+        accepted: Total number of accepted tasks.
     """
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._line: deque[Unit] = deque()
+        self._queue: deque[Unit] = deque()
         self._parked: deque[Unit] = deque()
         self._gaps = self._parked_gaps = 0
         self.waiting = 0
@@ -42,7 +41,7 @@ class Backlog:
         return self.waiting >= self._capacity
 
     def add(self, unit: Unit) -> None:
-        """Accept tasks, and park those for which there is no capacity."""
+        """Accept tasks, and park tasks beyond the capacity."""
         free = 0 if self.parked else self._capacity - self.waiting
         if unit.count <= free:
             self._accept(unit)
@@ -55,30 +54,30 @@ class Backlog:
 
     def _accept(self, unit: Unit) -> None:
         unit.state = WAITING
-        self._line.append(unit)
+        self._queue.append(unit)
         self.waiting += unit.count
         self.accepted += unit.count
 
     def take(self, count: int, weight_max: int = 0) -> list[Unit]:
-        """Hand out the first ``count`` tasks, or fewer whose payloads weigh ``weight_max`` bytes,
-        or one that weighs more.
+        """Take the first ``count`` tasks, or fewer with payloads of at most ``weight_max`` bytes in
+        total, but at least one.
         """
         taken: list[Unit] = []
-        line, left, weight = self._line, count, weight_max or 2**63
-        while line and left and weight > 0:
-            unit = line[0]
+        queue, left, weight = self._queue, count, weight_max or 2**63
+        while queue and left and weight > 0:
+            unit = queue[0]
             if unit.state != WAITING:
-                line.popleft()
+                queue.popleft()
                 self._gaps -= 1
                 continue
-            fit, weight = _fitting(unit, left, weight, bool(taken))
+            fit, weight = _fitting_count(unit, left, weight, bool(taken))
             if fit == 0:
                 break
-            line.popleft()
+            queue.popleft()
             if fit < unit.count:
-                line.appendleft(unit.part(fit, unit.count))
+                queue.appendleft(unit.part(fit, unit.count))
                 unit = unit.part(0, fit)
-            unit.state = HANDED
+            unit.state = ASSIGNED
             taken.append(unit)
             left -= fit
         self.waiting -= count - left
@@ -87,21 +86,19 @@ class Backlog:
         return taken
 
     def take_retried(self) -> list[Unit]:
-        """Hand out the first task if a worker ended over it: it goes alone, so that it takes no
-        other task down.
-        """
+        """Take the first task alone if a worker has ended during it: it might end the next one."""
         first = self.first()
         return self.take(1) if first is not None and first.deliveries else []
 
     def put_back(self, units: Iterable[Unit]) -> None:
-        """Put tasks that had been handed out in front of all others, in their order."""
+        """Put assigned tasks back at the front of the queue, in their order."""
         for unit in reversed(list(units)):
             unit.state = WAITING
-            self._line.appendleft(unit)
+            self._queue.appendleft(unit)
             self.waiting += unit.count
 
     def drop(self, task: Task) -> bool:
-        """Take out one task, and tell whether it had been accepted."""
+        """Remove one task. Return True if it was accepted, False if it was parked."""
         accepted = task.state == WAITING
         task.state = ENDED
         if accepted:
@@ -115,13 +112,11 @@ class Backlog:
         return accepted
 
     def drop_all(self, answer: Answer) -> tuple[list[Unit], list[Unit]]:
-        """Take out all tasks of one receiver, and return those that had been accepted and those
-        that were parked.
-        """
-        dropped = [unit for unit in self._line if unit.answer is answer and unit.state == WAITING]
+        """Remove all tasks of one receiver. Return the accepted ones and the parked ones."""
+        dropped = [unit for unit in self._queue if unit.answer is answer and unit.state == WAITING]
         parked = [unit for unit in self._parked if unit.answer is answer and unit.state == PARKED]
-        # No gaps: the caller is to drop the last references, without the lock.
-        self._line = deque(unit for unit in self._line if unit.answer is not answer)
+        # Without gaps, so that the caller drops the last references outside of the lock.
+        self._queue = deque(unit for unit in self._queue if unit.answer is not answer)
         self._parked = deque(unit for unit in self._parked if unit.answer is not answer)
         self.waiting -= sum(unit.count for unit in dropped)
         self.parked -= sum(unit.count for unit in parked)
@@ -131,21 +126,21 @@ class Backlog:
         return dropped, parked
 
     def first(self) -> Unit | None:
-        """Return the unit that waits longest, or None."""
-        while self._line and self._line[0].state != WAITING:
-            self._line.popleft()
+        """Return the unit that has waited longest, or None."""
+        while self._queue and self._queue[0].state != WAITING:
+            self._queue.popleft()
             self._gaps -= 1
-        return self._line[0] if self._line else None
+        return self._queue[0] if self._queue else None
 
     def clear(self) -> tuple[list[Task], list[Task]]:
-        """Take out everything: the waiting tasks and the parked ones."""
-        waiting = singles(unit for unit in self._line if unit.state == WAITING)
-        self._line.clear()
+        """Remove and return all waiting tasks and all parked tasks."""
+        waiting = singles(unit for unit in self._queue if unit.state == WAITING)
+        self._queue.clear()
         self.waiting = self._gaps = 0
         return waiting, self.clear_parked()
 
     def clear_parked(self) -> list[Task]:
-        """Take out the parked tasks."""
+        """Remove and return all parked tasks."""
         parked = singles(unit for unit in self._parked if unit.state == PARKED)
         self._parked.clear()
         self.parked = self._parked_gaps = 0
@@ -165,17 +160,17 @@ class Backlog:
             self._accept(unit)
 
     def _compact(self) -> None:
-        if self._gaps > len(self._line) - self._gaps + _GARBAGE_MIN:
-            self._line = deque(unit for unit in self._line if unit.state == WAITING)
+        if self._gaps > len(self._queue) - self._gaps + _GAPS_MIN:
+            self._queue = deque(unit for unit in self._queue if unit.state == WAITING)
             self._gaps = 0
-        if self._parked_gaps > len(self._parked) - self._parked_gaps + _GARBAGE_MIN:
+        if self._parked_gaps > len(self._parked) - self._parked_gaps + _GAPS_MIN:
             self._parked = deque(unit for unit in self._parked if unit.state == PARKED)
             self._parked_gaps = 0
 
 
-def _fitting(unit: Unit, count: int, weight: int, may_be_none: bool) -> tuple[int, int]:
-    """Return how many of the first tasks of a unit fit, and the weight that is left: at least one
-    task, unless there may be none.
+def _fitting_count(unit: Unit, count: int, weight: int, may_be_none: bool) -> tuple[int, int]:
+    """Return how many first tasks of a unit fit, and the remaining weight. It is at least one task
+    unless ``may_be_none``.
     """
     if unit.payload is None:
         return min(unit.count, count), weight

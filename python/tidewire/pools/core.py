@@ -1,7 +1,7 @@
-"""Shared state of a pool, its supervisor and its workers: the tasks, the counts and the state.
+"""Shared state of a pool, its supervisor and its workers: tasks, counts and state.
 
-One lock protects all of it. No code of the user runs under it: outcomes are delivered, and
-``on_dead`` called, after it.
+One lock protects all of it. No user code runs under the lock: outcomes are delivered, and
+``on_dead`` is called, after its release.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidewire.pools.backlog import Backlog
 from tidewire.pools.counters import PoolCounters
 from tidewire.pools.options import Options
 from tidewire.pools.results.answers import Done, InFlightTasks, deliver
-from tidewire.pools.task import ENDED, HANDED, Task, Unit, is_cancelled, is_wanted, singles
+from tidewire.pools.task import ASSIGNED, ENDED, Task, Unit, is_cancelled, is_wanted, singles
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 State = Literal["starting", "running", "failed", "stopping", "stopped"]
 
 
-class Ended(NamedTuple):
-    """Tasks that were given up."""
+class DeadTask(NamedTuple):
+    """Tasks without a result, with reason and error."""
 
     task: Unit
     reason: str
@@ -38,25 +38,25 @@ class Ended(NamedTuple):
 
 
 class PoolListener(Protocol):
-    """Callbacks of the core to workers and supervisor."""
+    """Callbacks of the core to the workers and the supervisor."""
 
-    def added(self, count: int) -> bool:
-        """Note under the lock that tasks were added. True if the supervisor must be woken."""
+    def on_added(self, count: int) -> bool:
+        """Handle new tasks, under the lock. Return True if the supervisor must be woken."""
 
     def ring(self) -> None:
-        """Wake the supervisor. Called under the lock, under which the supervisor removes its bell
-        at its end.
+        """Wake the supervisor. Called under the lock, under which the supervisor closes its wakeup
+        pipe.
         """
 
     def interrupt(self) -> None:
-        """Cancel coroutines that can be."""
+        """Cancel running coroutines."""
 
-    def cancelled(self) -> None:
-        """Note under the lock that tasks which workers have were cancelled."""
+    def on_cancelled(self) -> None:
+        """Handle the cancellation of assigned tasks, under the lock."""
 
 
 class Stop:
-    """A requested stop."""
+    """Mode and deadline of a requested stop."""
 
     def __init__(self, drain: bool, deadline_ns: int) -> None:
         self.drain = drain
@@ -64,7 +64,7 @@ class Stop:
 
 
 class Core:
-    """The tasks of one pool."""
+    """Tasks, counts and state of one pool."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -75,10 +75,10 @@ class Core:
         self.stop: Stop | None = None
         self.ledger: Ledger | None = None
         self.listener: PoolListener | None = None
-        # The number of workers that was set; None: it follows the queueing time.
+        # The number set by ``scale``, or None if it follows the queueing time.
         self.workers_set: int | None = None
         self.on_close: list[Callable[[], Pending]] = []
-        # Pendings and watchers that end with the pool.
+        # Pendings and watchers, which end with the pool.
         self.closing: list[Pending] = []
         self.watchers: list[Callable[[], object]] = []
         self.rests = ChangeCounter()
@@ -87,15 +87,15 @@ class Core:
         self._stop_waiters: list[Waiter] = []
         self._fails_when_full = options.overflow == "fail"
 
-    # Tasks come
+    # Submission
 
     def submit(self, unit: Unit) -> None:
-        """Accept a task or a range of them, or let it wait for room. A map limits its tasks by
-        itself, so that its ranges wait in any case.
+        """Accept a task or a range, or park it until there is capacity. Ranges of a map always
+        wait, as a map limits its tasks itself.
 
         Raises:
-            LimitExceeded: if there is no room, and the pool is to fail then.
-            PoolStopped: if the pool takes no more tasks.
+            LimitExceeded: if the backlog is full, and the overflow is "fail".
+            PoolStopped: if the pool accepts no more tasks.
             PoolFailed: if the pool has failed.
         """
         unit.queued_ns = time.monotonic_ns()
@@ -108,97 +108,97 @@ class Core:
             unit.number = self._numbers + 1
             self._numbers += unit.count
             self.backlog.add(unit)
-            if self.listener is not None and self.listener.added(unit.count):
+            if self.listener is not None and self.listener.on_added(unit.count):
                 self.listener.ring()
 
     def refusal(self) -> TidewireError:
-        """Return a new error that says why no task is taken."""
+        """Return a new error with the reason why no task is accepted."""
         assert self._refusal is not None
         kind, message, cause = self._refusal
         error = kind(message)
         error.__cause__ = cause
         return error
 
-    # Tasks end
+    # Outcomes
 
-    def end(self, done: Sequence[Done], given_up: Sequence[Ended] = ()) -> None:
-        """Count outcomes, and hand them to those who wait."""
-        if given_up:
-            given_up = [end._replace(reason="cancelled") if is_cancelled([end.task]) else end for end in given_up]
+    def end(self, done: Sequence[Done], dead_tasks: Sequence[DeadTask] = ()) -> None:
+        """Count outcomes, and deliver them to their receivers."""
+        if dead_tasks:
+            dead_tasks = [end._replace(reason="cancelled") if is_cancelled([end.task]) else end for end in dead_tasks]
         with self.lock:
             for unit, _, _ in done:
                 unit.state = ENDED
                 self.counters.handled += unit.count
-            for ended in given_up:
-                ended.task.state = ENDED
-                self.counters.dead[ended.reason] += ended.task.count
-            rests = self._rests()
+            for dead in dead_tasks:
+                dead.task.state = ENDED
+                self.counters.dead[dead.reason] += dead.task.count
+            is_idle = self._is_idle()
         deliver(done)
-        if given_up:
-            self._report(given_up)
-        if rests:
+        if dead_tasks:
+            self._report(dead_tasks)
+        if is_idle:
             self.rests.ring()
 
     def cancel(self, task: Task) -> None:
-        """Drop a task that was not begun, or let its worker end it. Nobody gets a result."""
+        """Drop a task that was not begun, or let its worker cancel it. Its outcome is discarded."""
         dropped: list[Unit] = []
         with self.lock:
             task.answer = None
-            if task.state < HANDED and self.backlog.drop(task):
+            if task.state < ASSIGNED and self.backlog.drop(task):
                 dropped.append(task)
-            elif task.state == HANDED:
+            elif task.state == ASSIGNED:
                 task.cancelled = (task.on_cancel or self.options.on_cancel) != "leave"
                 if self.listener is not None:
-                    self.listener.cancelled()
-            rests = self._count_cancelled(dropped)
-        self._report_cancelled(dropped, rests)
+                    self.listener.on_cancelled()
+            is_idle = self._count_cancelled(dropped)
+        self._report_cancelled(dropped, is_idle)
 
     def cancel_all(self, answer: InFlightTasks) -> None:
-        """As ``cancel``, for all tasks of a map."""
+        """Cancel all tasks of a map, as ``cancel`` does."""
         with self.lock:
             answer.is_abandoned = True
             answer.is_cancelled = self.options.on_cancel != "leave"
             dropped, _parked = self.backlog.drop_all(answer)
             if self.listener is not None:
-                self.listener.cancelled()
-            rests = self._count_cancelled(dropped)
-        self._report_cancelled(dropped, rests)
+                self.listener.on_cancelled()
+            is_idle = self._count_cancelled(dropped)
+        self._report_cancelled(dropped, is_idle)
 
     def put_back(self, units: Sequence[Unit]) -> None:
-        """Put tasks that no worker has begun in front of all others. Tasks without a waiter are
-        dropped.
+        """Put tasks that no worker has begun at the front of the backlog. Tasks without a receiver
+        are dropped.
         """
         if not units:
             return
         with self.lock:
             dropped = [unit for unit in units if not is_wanted(unit)]
             self.backlog.put_back(unit for unit in units if is_wanted(unit))
-            rests = self._count_cancelled(dropped)
-        self._report_cancelled(dropped, rests)
+            is_idle = self._count_cancelled(dropped)
+        self._report_cancelled(dropped, is_idle)
 
     def _count_cancelled(self, dropped: list[Unit]) -> bool:
         for unit in dropped:
             unit.state = ENDED
             self.counters.dead["cancelled"] += unit.count
-        return self._rests()
+        return self._is_idle()
 
-    def _report_cancelled(self, dropped: list[Unit], rests: bool) -> None:
-        self._report([Ended(unit, "cancelled", None) for unit in dropped])
-        if rests:
+    def _report_cancelled(self, dropped: list[Unit], is_idle: bool) -> None:
+        self._report([DeadTask(unit, "cancelled", None) for unit in dropped])
+        if is_idle:
             self.rests.ring()
 
-    def handed(self) -> int:
-        """Return how many tasks workers have. The lock must be held."""
+    def in_workers(self) -> int:
+        """Return the number of tasks in workers. The lock must be held."""
         ended = self.counters.handled + sum(self.counters.dead.values()) + len(self.counters.returned)
         return self.backlog.accepted - self.backlog.waiting - ended
 
     def accepted_if_idle(self) -> int | None:
-        """Return how many tasks were accepted so far, if all of them have ended."""
+        """Return the number of accepted tasks if all of them have ended, else None."""
         with self.lock:
-            return self.backlog.accepted if self._rests() else None
+            return self.backlog.accepted if self._is_idle() else None
 
-    def _rests(self) -> bool:
-        return not (self.backlog.waiting or self.backlog.parked or self.handed())
+    def _is_idle(self) -> bool:
+        return not (self.backlog.waiting or self.backlog.parked or self.in_workers())
 
     def statistics(self, now_ns: int) -> dict[str, Any]:
         """Return the counts and the times of the tasks."""
@@ -210,22 +210,22 @@ class Core:
                 "accepted": self.backlog.accepted,
                 "waiting": self.backlog.waiting,
                 "waiting_for_room": self.backlog.parked,
-                "in_workers": self.handed(),
+                "in_workers": self.in_workers(),
                 "oldest_wait_ms": (now_ns - first.queued_ns) / 1e6 if first is not None else 0.0,
                 **self.counters.summary(),
             }
 
-    def _report(self, given_up: Sequence[Ended]) -> None:
+    def _report(self, dead_tasks: Sequence[DeadTask]) -> None:
         if self.options.on_dead is None:
-            deliver((ended.task, ended.error, None) for ended in given_up if ended.error is not None)
+            deliver((dead.task, dead.error, None) for dead in dead_tasks if dead.error is not None)
             return
-        for unit, reason, failure in given_up:
+        for unit, reason, failure in dead_tasks:
             for task in singles([unit]):
                 if failure is not None:
                     deliver([(task, failure, None)])
-                self._tell_dead(task, reason, failure)
+                self._call_on_dead(task, reason, failure)
 
-    def _tell_dead(self, task: Task, reason: str, failure: BaseException | None) -> None:
+    def _call_on_dead(self, task: Task, reason: str, failure: BaseException | None) -> None:
         task.answer = None
         try:
             self.options.on_dead(task, reason, failure)  # type: ignore[misc]
@@ -233,10 +233,10 @@ class Core:
             text = "pool %(pool)r: on_dead failed on %(task)r: %(error)s"
             log.error("pool.on_dead_failed", text, exc_info=error, pool=self.options.name, task=task, error=error)
 
-    # The end of the pool
+    # State and stop
 
-    def running(self) -> None:
-        """Note that a worker is ready."""
+    def mark_running(self) -> None:
+        """Set the state to "running" when the first worker is ready."""
         with self.lock:
             if self.state == "starting":
                 self.state = "running"
@@ -244,27 +244,25 @@ class Core:
                     self.listener.ring()
 
     def ask_to_stop(self, drain: bool, timeout: float | None, waiter: Waiter | None = None) -> None:
-        """Close the pool, and wake a waiter once it has stopped."""
+        """Request a stop, and wake a waiter once the pool has stopped."""
         limit_ns = 2**63 if timeout is None else time.monotonic_ns() + int(timeout * 1e9)
         with self.lock:
-            over = self.ledger is not None
-            if not over:
+            is_stopped = self.ledger is not None
+            if not is_stopped:
                 self._begin_stop(drain, limit_ns)
                 if waiter is not None:
                     self._stop_waiters.append(waiter)
-        if over and waiter is not None:
+        if is_stopped and waiter is not None:
             waiter.wake()
         self.wake_supervisor()
 
     def interrupt(self, timeout: float) -> None:
-        """Close the pool as a stop without draining does, and cancel the coroutines of its
-        threads.
-        """
+        """Request a stop without draining, and cancel the coroutines of its threads."""
         with self.lock:
             listener = self.listener
             if self.ledger is None:
                 self._begin_stop(False, time.monotonic_ns() + int(timeout * 1e9))
-        self.give_back()
+        self.return_waiting()
         if listener is not None:
             listener.interrupt()
         self.wake_supervisor()
@@ -273,7 +271,7 @@ class Core:
         """Set the number of workers; None lets it follow the queueing time.
 
         Raises:
-            PoolStopped: if the pool takes no more tasks.
+            PoolStopped: if the pool accepts no more tasks.
             PoolFailed: if the pool has failed.
         """
         with self.lock:
@@ -283,28 +281,28 @@ class Core:
         self.wake_supervisor()
 
     def wake_supervisor(self) -> None:
-        """Make the supervisor look again."""
+        """Wake the supervisor."""
         with self.lock:
             if self.listener is not None:
                 self.listener.ring()
 
-    def watch(self, tell: Callable[[], object]) -> None:
-        """Call a function, which takes no lock of the pool, after each turn of the supervisor that
-        did something.
+    def watch(self, notify: Callable[[], object]) -> None:
+        """Register a watcher, which is called after each round of the supervisor. It must not take
+        the lock of the pool.
         """
         with self.lock:
-            self.watchers = [*self.watchers, tell]
+            self.watchers = [*self.watchers, notify]
 
-    def unwatch(self, tell: Callable[[], object]) -> None:
-        """Call it no more."""
+    def unwatch(self, notify: Callable[[], object]) -> None:
+        """Unregister a watcher."""
         with self.lock:
-            self.watchers = [one for one in self.watchers if one != tell]
+            self.watchers = [one for one in self.watchers if one != notify]
 
-    def tell_watchers(self) -> None:
-        """Signal a possible change. A closed loop gets no signal."""
-        for tell in self.watchers:
+    def notify_watchers(self) -> None:
+        """Call all watchers. Errors of closed loops are ignored."""
+        for notify in self.watchers:
             with contextlib.suppress(RuntimeError):
-                tell()
+                notify()
 
     def _begin_stop(self, drain: bool, limit_ns: int) -> None:
         if self.stop is None:
@@ -316,8 +314,8 @@ class Core:
             message = f"pool {self.options.name!r} is stopping or has stopped, and takes no more tasks: make a new pool"
             self._refusal = (PoolStopped, message, None)
 
-    def give_back(self) -> None:
-        """Take what waits out of the line: it goes to the caller of ``stop(drain=False)``."""
+    def return_waiting(self) -> None:
+        """Move the waiting tasks to the stop report of ``stop(drain=False)``."""
         with self.lock:
             waiting, parked = self.backlog.clear()
             self._end_all([*waiting, *parked])
@@ -325,30 +323,30 @@ class Core:
         self._refuse([*waiting, *parked])
 
     def refuse_parked(self) -> None:
-        """Tell submits that wait for room that there will be none."""
+        """Refuse submits that wait for capacity."""
         with self.lock:
             parked = self.backlog.clear_parked()
             self._end_all(parked)
         self._refuse(parked)
 
     def abandon(self, tasks: Sequence[Unit], reason: str) -> None:
-        """Give up all that waits, and these tasks of workers."""
+        """End all waiting tasks, and these tasks of workers, with an error."""
         with self.lock:
             waiting, parked = self.backlog.clear()
             self._end_all(parked)
         self._refuse(parked)
-        self.end((), [Ended(task, reason, self.refusal()) for task in [*tasks, *waiting]])
+        self.end((), [DeadTask(task, reason, self.refusal()) for task in [*tasks, *waiting]])
 
     def fail(self, reason: str, cause: BaseException | None) -> None:
-        """Turn every later submit away."""
+        """Set the state to "failed", and refuse later submits."""
         with self.lock:
             self.state = "failed"
             self._refusal = (PoolFailed, f"pool {self.options.name!r} has failed: {reason}", cause)
         log.error("pool.failed", "pool %(pool)r has failed: %(reason)s", pool=self.options.name, reason=reason)
 
     def disown(self) -> None:
-        """Refuse every later submit, and let a stop do nothing: the workers belong to the parent of
-        this process.
+        """Refuse later submits, and make a stop do nothing: the workers belong to the parent
+        process.
         """
         self.lock = threading.Lock()
         text = "was made before a fork: make a new pool in the child, or start processes with spawn or forkserver"
@@ -356,19 +354,19 @@ class Core:
         self.state, self.ledger, self.listener = "stopped", Ledger(0, 0, 0, 0), None
 
     def close(self, ledger: Ledger) -> None:
-        """Note the ledger, and wake those who wait for it."""
+        """Set the stop report, and wake its waiters."""
         with self.lock:
             self.ledger = ledger
             if self.state == "stopping":
                 self.state = "stopped"
             waiters, self._stop_waiters = self._stop_waiters, []
         on_close, self.on_close = self.on_close, []
-        # Before anybody is notified of the end, and waits for these.
+        # Set before the waiters wake, as these await them.
         self.closing += [call() for call in on_close]
         for waiter in waiters:
             waiter.wake()
         self.rests.ring()
-        self.tell_watchers()
+        self.notify_watchers()
 
     def _end_all(self, tasks: list[Task]) -> None:
         for task in tasks:

@@ -1,6 +1,4 @@
-"""Errors of a worker for the caller: the same type where that is possible, always with the worker's
-traceback.
-"""
+"""Errors of a worker for the caller: of the same type if possible, with the worker's traceback."""
 
 from __future__ import annotations
 
@@ -18,13 +16,13 @@ Packed = tuple[int, str, str, str, "bytes | None"]
 
 
 def pack(error: BaseException, dumps: Dumps = plain) -> Packed:
-    """Return an error as something that travels. Never raises."""
+    """Encode an error for the parent process. Never raises."""
     trace = _shortened("".join(_trace(error)))
     return (FAILED, type(error).__name__, message_of(error), trace, _pickled(error, dumps))
 
 
 def unpack(packed: Packed) -> BaseException:
-    """Return the error for the caller. Never raises."""
+    """Decode an error for the caller. Never raises."""
     _, type_name, message, trace, pickled = packed
     error = _unpickled(pickled) or RemoteError(type_name, message, trace)
     error.__cause__ = RemoteTraceback(trace)
@@ -32,20 +30,20 @@ def unpack(packed: Packed) -> BaseException:
 
 
 def for_caller(error: BaseException) -> BaseException:
-    """Return an error of a worker thread as the caller gets it."""
-    return error if _travels(error) else unpack(pack(error))
+    """Return the error for the caller of a worker thread."""
+    return error if _is_transferable(error) else unpack(pack(error))
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an error, whatever its ``__str__`` does."""
+    """Return the message of an error, even if its ``__str__`` raises."""
     try:
         return _shortened(str(error))
-    except BaseException as second:  # noqa: BLE001
-        return f"<its message can't be made: {type(second).__name__}>"
+    except BaseException as str_error:  # noqa: BLE001
+        return f"<its message can't be made: {type(str_error).__name__}>"
 
 
 def _trace(error: BaseException) -> list[str]:
-    # Worker processes begin without it.
+    # Imported late, so that worker processes start sooner.
     import traceback
 
     try:
@@ -54,14 +52,13 @@ def _trace(error: BaseException) -> list[str]:
         return [f"{type(error).__name__}: {message_of(error)}\n"]
 
 
-def _travels(error: BaseException) -> bool:
-    # Others mean something to the program that meets them: it would end, or lose its place in a
-    # generator.
+def _is_transferable(error: BaseException) -> bool:
+    # Other types have side effects in the caller: they end the program or a generator.
     return isinstance(error, Exception) and not isinstance(error, (StopIteration, StopAsyncIteration))
 
 
 def _pickled(error: BaseException, dumps: Dumps) -> bytes | None:
-    if not _travels(error):
+    if not _is_transferable(error):
         return None
     try:
         pickled = dumps(error)
@@ -77,7 +74,7 @@ def _unpickled(pickled: bytes | None) -> BaseException | None:
         error: Any = pickle.loads(pickled)
     except BaseException:  # noqa: BLE001
         return None
-    return error if isinstance(error, Exception) and _travels(error) else None
+    return error if isinstance(error, Exception) and _is_transferable(error) else None
 
 
 def _shortened(text: str) -> str:

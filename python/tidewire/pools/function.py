@@ -1,4 +1,4 @@
-"""Function of a pool: its name, its transport to a worker, and its call."""
+"""Function of a pool: its name, its transfer to a worker, and its call."""
 
 from __future__ import annotations
 
@@ -20,26 +20,24 @@ from tidewire.pools.processes.pickler import dumps_of
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _COROUTINE = 0x80
 """The flag of code that makes coroutines, ``inspect.CO_COROUTINE``."""
-_PICKLE_MEND = (
+_PICKLE_HINT = (
     "define it at the top level of a module, give an import path such as 'package.module:name', or use pickler='cloudpickle' "
     "(pip install cloudpickle) or kind='thread'"
 )
 
 
 class PerWorker(ABC):
-    """Factory in place of a function, where each worker makes a function of its own. Each worker
-    calls the factory once.
-    """
+    """Factory of the function of each worker. Each worker calls it once."""
 
     @abstractmethod
     def __call__(self, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> tuple[Callable[..., Any], Callable[[], None]]:
-        """Return what handles tasks in this worker, and what is called after the last one. ``run``
-        runs coroutines to their end.
+        """Return the function of this worker, and a function to call at its end. ``run`` runs a
+        coroutine to completion.
         """
 
 
 class FunctionRef(NamedTuple):
-    """A function as it travels: an import path, or pickled."""
+    """Reference to a function for a worker process: an import path, or a pickle."""
 
     name: str
     path: str | None
@@ -47,18 +45,18 @@ class FunctionRef(NamedTuple):
 
 
 def spec_for_process(function: Callable[..., Any] | str, pickler: str) -> FunctionRef:
-    """Return a function as a worker process gets it.
+    """Return the reference to a function for a worker process.
 
     Raises:
         InvalidArgument: if it is no function, no import path, or can't be pickled.
     """
     if isinstance(function, str):
-        return FunctionRef(function, _checked_path(function), None)
-    return FunctionRef(_name(_callable(function)), None, _pickled(function, pickler))
+        return FunctionRef(function, _check_path(function), None)
+    return FunctionRef(_name(_check_callable(function)), None, _pickled(function, pickler))
 
 
 def load(spec: FunctionRef) -> Callable[..., Any]:
-    """Return the function in a worker process. Raises whatever its imports raise."""
+    """Load the function in a worker process. Raises the errors of its imports."""
     if spec.path is not None:
         return resolve(spec.path)
     assert spec.pickled is not None
@@ -73,9 +71,9 @@ def for_thread(function: Callable[..., Any] | str) -> Callable[..., Any]:
         InvalidArgument: if it is no function, or can't be imported.
     """
     if not isinstance(function, str):
-        return _callable(function)
+        return _check_callable(function)
     try:
-        return resolve(_checked_path(function))
+        return resolve(_check_path(function))
     except InvalidArgument:
         raise
     except Exception as error:
@@ -83,26 +81,26 @@ def for_thread(function: Callable[..., Any] | str) -> Callable[..., Any]:
 
 
 def resolve(path: str) -> Callable[..., Any]:
-    """Import ``package.module:name``. Raises whatever the import raises."""
+    """Import ``package.module:name``. Raises the errors of the import."""
     module, _, names = path.partition(":")
     found: Any = import_module(module)
     for name in names.split("."):
         found = getattr(found, name)
-    return _callable(found)
+    return _check_callable(found)
 
 
 def is_agent(target: object) -> bool:
-    """Tell whether something is a class of agents, a ``functools.partial`` of one, or an agent. The
-    check does not import the module of agents.
+    """Return True for a class of agents, a ``functools.partial`` of one, or an agent. The check
+    does not import the module of agents.
     """
-    made = target.func if isinstance(target, partial) else target
-    kind = made if isinstance(made, type) else type(made)
-    marked = any(hasattr(value, "__tidewire_handles__") for base in kind.__mro__ for value in vars(base).values())
-    return marked or hasattr(kind, "receive") or hasattr(kind, "_agent_state_")
+    origin = target.func if isinstance(target, partial) else target
+    kind = origin if isinstance(origin, type) else type(origin)
+    has_handlers = any(hasattr(value, "__tidewire_handles__") for base in kind.__mro__ for value in vars(base).values())
+    return has_handlers or hasattr(kind, "receive") or hasattr(kind, "_agent_state_")
 
 
 def name_of(function: Callable[..., Any] | str) -> str:
-    """Return what people call it."""
+    """Return the display name of a function."""
     return function if isinstance(function, str) else _name(function)
 
 
@@ -111,12 +109,12 @@ class Interrupted(Exception):
 
 
 class Caller:
-    """Calls a function, and runs it to its end if it is a coroutine. One for each worker, made on
-    the thread that calls. ``cancelled`` tells whether the task at hand was cancelled. One that is
-    ``traced`` has spans of this name, and takes the headers of its parent first.
+    """Caller of the function in one worker, which runs coroutines to completion. It is made on the
+    thread that calls. ``cancelled`` returns True if the running task is cancelled. ``traced`` is
+    the name of spans; the headers of the parent are then the first argument.
 
     Raises:
-        BaseException: whatever the start of something ``PerWorker`` raises.
+        BaseException: the error of a ``PerWorker`` factory.
     """
 
     def __init__(self, function: Callable[..., Any], cancelled: Callable[[], bool], traced: str | None = None) -> None:
@@ -157,25 +155,25 @@ class Caller:
             self._running = self._cancelled_task = None
 
     def interrupt(self) -> None:
-        """Cancel the coroutine that runs, and those that come. May be called from any thread."""
+        """Cancel the running coroutine and all later ones. Any thread may call."""
         self._is_interrupted, self._cancelled_task = True, None
-        self.look()
+        self.cancel_current()
 
-    def look(self) -> None:
-        """Cancel the coroutine that runs, once, if its task was cancelled. Any thread may call."""
+    def cancel_current(self) -> None:
+        """Cancel the running coroutine, once, if its task is cancelled. Any thread may call."""
         if self._loop is not None:
-            # The loop may be closed by now.
+            # The loop may be closed.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
-        # A second time would interrupt what the coroutine does at its end.
+        # A second cancellation would interrupt the cleanup of the coroutine.
         if self._running is not self._cancelled_task and (self._is_interrupted or self._cancelled()):
             self._cancelled_task = self._running
             self._running.cancel()
 
     def close(self) -> None:
-        """Let what was made for this worker end, and the event loop, if one was needed."""
+        """End the function of a factory, and close the event loop."""
         if self._end is not None:
             self._end()
         if self._loop is not None:
@@ -187,7 +185,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
         return False
     if type(function) is FunctionType and not vars(function):
         return bool(function.__code__.co_flags & _COROUTINE)
-    # Other callables need a closer look; worker processes begin without the import.
+    # Imported only for other callables, so that worker processes start sooner.
     import inspect
 
     calls = getattr(function, "__call__", None)  # noqa: B004
@@ -195,7 +193,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 
 def checked_results(results: Any, count: int) -> list[Any]:
-    """Return the results of a function that takes batches.
+    """Check and return the results of a batch.
 
     Raises:
         TypeError: if it returned no list.
@@ -210,14 +208,14 @@ def checked_results(results: Any, count: int) -> list[Any]:
     return list(results)
 
 
-def _callable(function: Any) -> Callable[..., Any]:
+def _check_callable(function: Any) -> Callable[..., Any]:
     if not callable(function):
         raise InvalidArgument(f"function: {function!r} is not allowed: give a function or 'package.module:name'")
     checked: Callable[..., Any] = function
     return checked
 
 
-def _checked_path(path: str) -> str:
+def _check_path(path: str) -> str:
     if _PATH.fullmatch(path) is None:
         raise InvalidArgument(f"function: {path!r} is no import path: write 'package.module:name'")
     return path
@@ -233,12 +231,12 @@ def _pickled(function: Callable[..., Any], pickler: str) -> bytes:
         pickled = dumps(function)
     except Exception as error:
         raise InvalidArgument(
-            f"function: {_name(function)} can't be pickled for a worker process ({error}): {_PICKLE_MEND}"
+            f"function: {_name(function)} can't be pickled for a worker process ({error}): {_PICKLE_HINT}"
         ) from error
-    by_name = pickler == "pickle" and main_module.mentions(pickled)
+    by_name = pickler == "pickle" and main_module.references_main(pickled)
     if by_name and not main_module.can_be_imported(sys.modules["__main__"]):
         raise InvalidArgument(
             f"function: {_name(function)} is defined in a program that has no file, which a worker process can't import: "
-            f"{_PICKLE_MEND}"
+            f"{_PICKLE_HINT}"
         )
     return pickled

@@ -1,5 +1,5 @@
-"""The pools of this process that a node has made, or that have started. They end with the process,
-and a forked child leaves them to its parent.
+"""Pools of this process: those made by a node, and those that have started. They end with the
+process; a forked child disowns them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _EXIT_TIMEOUT_S = 1.0
 
 live: weakref.WeakSet[Pool] = weakref.WeakSet()
 supervisors: weakref.WeakSet[PoolSupervisor] = weakref.WeakSet()
-"""Those of pools that were collected are at work until what these had accepted is handled."""
+"""Supervisors. They outlive a collected pool until its accepted tasks are handled."""
 
 
 def _stop_live() -> None:

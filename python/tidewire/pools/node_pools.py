@@ -1,4 +1,4 @@
-"""Pools that belong to a node: its settings, its dead letters, its end."""
+"""Pools of a node, with its settings and its dead letters."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def make(
     kind: Any,
     batch: Any,
     options: dict[str, Any],
-    of_agent: tuple[Any, ...],
+    agent_options: tuple[Any, ...],
 ) -> Pool:
-    """Make a pool with the settings of a node. Tasks that the pool gives up go to the node's dead
-    letters. One option of agents makes the pool one of agents, whatever its function is.
+    """Make a pool with the settings of a node. Its dead tasks become dead letters of the node. Any
+    option of agents makes it a pool of agents.
     """
     config = node.broker
     letters = PoolDeadLetters(node, options["on_dead"])
@@ -42,17 +42,17 @@ def make(
             config.pool_restarts, backoff_ms=config.pool_backoff_ms, backoff_max_ms=config.pool_backoff_max_ms
         )
     pool: Pool
-    chosen = workers if workers is not None else config.pool_workers
-    if all(value is None for value in of_agent) and not is_agent(function):
-        pool = Pool(function, chosen, kind, **settings)
+    worker_count = workers if workers is not None else config.pool_workers
+    if all(value is None for value in agent_options) and not is_agent(function):
+        pool = Pool(function, worker_count, kind, **settings)
         letters.open(pool)
-        # It shows in statistics before its first task.
+        # Registered before its first task, for the statistics.
         live.add(pool)
         return pool
-    # Agents are loaded by programs that have some.
+    # Imported late, as programs without agents need not load it.
     from tidewire.agents import agent_pool
 
-    pool = agent_pool.make(node, function, chosen, kind, settings, agent_pool.AgentOptions(*of_agent))
+    pool = agent_pool.make(node, function, worker_count, kind, settings, agent_pool.AgentOptions(*agent_options))
     try:
         letters.open(pool)
     except BaseException:
@@ -63,52 +63,50 @@ def make(
 
 
 class PoolDeadLetters:
-    """Turns tasks that were given up into dead letters, and submits them again when they are
-    requeued.
-    """
+    """Dead letters of a pool: they store dead tasks, and resubmit them on a requeue."""
 
-    def __init__(self, node: Node, also: Any) -> None:
+    def __init__(self, node: Node, on_dead: Any) -> None:
         self._node = weakref.ref(node)
-        self._also = also
+        self._on_dead = on_dead
         self._ref: ActorRef | None = None
 
     def open(self, pool: Pool) -> None:
-        """Give the letters of a pool an address: an actor that submits each message as a task."""
+        """Spawn the actor of the dead letters, which submits each requeued message as a task."""
         node = self._node()
         assert node is not None
-        whole = weakref.ref(pool)
+        pool_ref = weakref.ref(pool)
 
-        def again(task: Task) -> None:
-            pool = whole()
+        def resubmit(task: Task) -> None:
+            pool = pool_ref()
             if pool is not None:
                 pool._submit(pool._packing.task(task.args, task.kwargs))
 
-        self._ref = ref = node.spawn(again, name=f"{POOL}{pool.name}")
-        # The name is free for the next pool.
+        self._ref = ref = node.spawn(resubmit, name=f"{POOL}{pool.name}")
+        # The stop frees the name for the next pool.
         pool._core.on_close.append(lambda: ref.stop(False, _CLOSE_S))
 
     def add(self, task: Task, reason: str, error: BaseException | None) -> None:
-        """Keep a task that was given up. One that its submitter cancelled is not kept: nobody
-        misses it.
+        """Store a dead task, unless its submitter cancelled it.
 
-        One of the pool's agent is a dead letter of that agent, if its message is given up.
+        A task of the pool's agent is not stored here: its message becomes a dead letter of the
+        agent.
         """
         node, letter_reason = self._node(), None if task.key == FROM_AGENT else _REASONS.get(reason, "failed")
         if node is not None and self._ref is not None and letter_reason is not None:
             node._give_up(self._ref, task, letter_reason, _text(reason, error))
-        if self._also is not None:
-            self._also(task, reason, error)
+        if self._on_dead is not None:
+            self._on_dead(task, reason, error)
 
 
 def _text(reason: str, error: BaseException | None) -> str:
     if error is None:
         return reason
-    plain = isinstance(error, TidewireError) and not isinstance(error, PayloadTooLarge)
-    return str(error) if plain else f"{type(error).__name__}: {error}"
+    has_full_text = isinstance(error, TidewireError) and not isinstance(error, PayloadTooLarge)
+    return str(error) if has_full_text else f"{type(error).__name__}: {error}"
 
 
 def _batch(batch: Any, config: BrokerConfig) -> Any:
-    """Return the batch of a pool; True means the node's settings, a number a size."""
+    """Return the batch of a pool: True selects the settings of the node, a number sets the size."""
     if batch is True:
         return Batch(config.pool_batch_size, config.pool_batch_budget_ms)
     if isinstance(batch, int) and not isinstance(batch, bool):

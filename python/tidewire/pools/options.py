@@ -1,4 +1,4 @@
-"""Options of a pool, checked where they are given."""
+"""Options of a pool, validated at construction."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ OnDead = Callable[[Task, str, "BaseException | None"], Any]
 
 @dataclass(frozen=True)
 class Scale:
-    """A number of workers that follows the queueing time.
+    """Number of workers that follows the queueing time.
 
     Args:
-        min: Workers that are always there, 1 to 1,024.
-        max: Most workers, ``min`` to 1,024.
-        target_wait_ms: Workers are added while the oldest task has waited longer than this, in
-            milliseconds.
-        idle_ms: Workers are removed after the pool had too many for this long, in milliseconds.
+        min: Minimum number of workers, 1 to 1,024.
+        max: Maximum number of workers, ``min`` to 1,024.
+        target_wait_ms: Target of the queueing time in milliseconds. Workers are added while the
+            oldest task has waited longer.
+        idle_ms: Time in milliseconds with surplus workers after which they are removed.
 
     Raises:
         InvalidArgument: if a value is not allowed.
@@ -51,12 +51,12 @@ class Scale:
 
 @dataclass(frozen=True)
 class Batch:
-    """The function takes a list of what is queued, and returns a list of as many results.
+    """Batching: the function takes a list of queued values, and returns a list of as many results.
 
     Args:
-        size_max: Most tasks in one call, 1 to 100,000.
-        budget_ms: How long the oldest task waits for company while other workers are busy. An idle
-            pool never waits.
+        size_max: Maximum number of tasks in one call, 1 to 100,000.
+        budget_ms: Time in milliseconds that the oldest task waits for a fuller batch while other
+            workers are busy. An idle pool never waits.
 
     Raises:
         InvalidArgument: if a value is not allowed.
@@ -72,17 +72,17 @@ class Batch:
 
 @dataclass(frozen=True)
 class Restarts:
-    """When replacement workers has no sense any more.
+    """Restart policy of workers.
 
-    A worker that has finished a task is replaced at once whenever it ends. One that has not is
-    replaced after a backoff with jitter, and counts: one more than ``max`` of them within the
-    window fail the pool.
+    A worker that has finished a task is replaced at once when it ends. A worker that ends without a
+    finished task counts, and is replaced after a backoff with jitter. The pool fails when more than
+    ``max`` of them end within the window.
 
     Args:
-        max: Such workers within the window, 0 to 1,000,000.
-        window_ms: The window, in milliseconds.
-        backoff_ms: Wait before the second replacement, in milliseconds; each further one waits
-            twice as long.
+        max: Maximum number of counted workers within the window, 0 to 1,000,000.
+        window_ms: Length of the window, in milliseconds.
+        backoff_ms: Wait before the second replacement, in milliseconds. It doubles with each
+            further one.
         backoff_max_ms: Longest wait, in milliseconds.
 
     Raises:
@@ -103,7 +103,7 @@ class Restarts:
 
 @dataclass(frozen=True)
 class Options:
-    """All settings of a pool apart from its function. ``Pool`` documents the fields."""
+    """Settings of a pool except its function. ``Pool`` documents the fields."""
 
     name: str
     workers: int | Scale
@@ -119,7 +119,7 @@ class Options:
     on_dead: OnDead | None
     pickler: Pickler = "pickle"
     on_cancel: OnCancel = "interrupt"
-    # The name of its spans, if there are any: its function then takes the headers of a task first.
+    # Name of its spans, or None. With spans, the headers of a task are its first argument.
     traced: str | None = None
 
     def __post_init__(self) -> None:
@@ -146,19 +146,19 @@ class Options:
             raise InvalidArgument(f"on_dead: {self.on_dead!r} is not allowed: give a function, or None")
 
     def check_on_cancel(self, on_cancel: str) -> None:
-        """Check a mode of cancellation. Raises InvalidArgument if it is not allowed."""
+        """Check a cancellation mode. Raises InvalidArgument if it is not allowed."""
         one_of("on_cancel", on_cancel, get_args(OnCancel))
         if on_cancel == "kill" and self.kind == "thread":
             problem = "on_cancel: 'kill' is not allowed with kind='thread', as threads can't be killed"
             raise InvalidArgument(f"{problem}: use kind='process', or on_cancel='interrupt'")
 
-    def late(self, task: Task) -> TaskTimeout:
-        """Return the error of a task that took too long."""
+    def timeout_error(self, task: Task) -> TaskTimeout:
+        """Return the error of a task that exceeded ``task_timeout``."""
         return TaskTimeout(f"{task!r} ran longer than task_timeout={self.task_timeout:g} s in pool {self.name!r}")
 
     @property
     def scale(self) -> Scale:
-        """The number of workers as a range."""
+        """Limits of the number of workers."""
         return self.workers if isinstance(self.workers, Scale) else Scale(self.workers, self.workers)
 
 
@@ -173,9 +173,9 @@ def seconds(field: str, value: object, limit: limits.Limit) -> None:
         raise InvalidArgument(f"{field}: {value!r} is not allowed: give {low:g} to {high:,g} seconds, or None")
 
 
-def instance(field: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:
+def instance(field: str, value: object, kind: type | tuple[type, ...], expected: str) -> None:
     if not isinstance(value, kind):
-        raise InvalidArgument(f"{field}: {value!r} is not allowed: give {wanted}")
+        raise InvalidArgument(f"{field}: {value!r} is not allowed: give {expected}")
 
 
 def _is_number(value: object) -> bool:

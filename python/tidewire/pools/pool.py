@@ -67,55 +67,57 @@ _numbers = itertools.count(1)
 class Pool(Generic[_P, _R_co]):
     """Workers that run one function, each one task at a time.
 
-    Use it as a context manager, ``async with`` in asyncio or ``with`` in plain threads: at the end
-    of the block everything accepted is handled, and ``pool.ledger`` is the stop report. Without
-    one, the first submit starts it, and its workers end when nothing refers to the pool any more
-    and all accepted tasks are handled.
+    Use it as a context manager, ``async with`` in asyncio or ``with`` in plain threads. The end of
+    the block drains the pool, and ``pool.ledger`` is the stop report. Without a block, the first
+    submit starts the pool. Its workers then end when the pool object is collected and all accepted
+    tasks are handled.
 
-    An exception that leaves the block stops it soon: what no worker has begun is returned in the
-    ledger, coroutines in threads are cancelled (their submits raise PoolStopped), and what else was
-    begun has a second to end (the default of ``abort_timeout_ms``).
+    An exception that leaves the block aborts the pool. Tasks that no worker has begun are returned
+    in the stop report. Coroutines in threads are cancelled (their submits raise PoolStopped). Other
+    running tasks have one second to end (the default of ``abort_timeout_ms``).
 
     Args:
         function: The function of the workers: a function, a coroutine function, or an import
             path ``"package.module:name"``.
-        workers: How many: 1 to 1,024, or a ``Scale`` for a number that follows the queueing time.
-        kind: "thread", or "process" for work that needs a core of its own.
-        batch: The function takes a list of tasks' values, and returns a list of as many results.
-        name: The pool's name, for people.
-        capacity: Most tasks that wait for a worker, 1 to 10,000,000.
+        workers: Number of workers, 1 to 1,024, or a ``Scale`` for a number that follows the
+            queueing time.
+        kind: "thread", or "process" for CPU-bound work.
+        batch: Batching: the function takes a list of values, one per task, and returns a list of as
+            many results.
+        name: Name of the pool in statistics, logs and errors.
+        capacity: Maximum number of tasks that wait for a worker, 1 to 10,000,000.
         overflow: Behavior of a full backlog: "wait" for capacity, or "fail".
-        task_timeout: Most seconds that one call may take; then its worker is replaced. None for no
-            limit.
-        heartbeat_timeout: Most seconds that a worker process which has tasks may give no sign of
-            life; then it is killed and replaced, and the task that it was at counts a delivery.
-            None for no limit. See below.
-        max_deliveries: A task is given up when this many workers have ended while they were at it,
-            1 to 1,000.
-        restarts: When replacing workers has no sense any more.
-        result_bytes_max: Largest pickled result of a process, 1,024 to 1,073,741,824.
-        on_dead: Called with the task, the reason and the error (or None) of every task that was
-            given up: "failed", "timeout", "worker_lost", "quarantined", "cancelled", "pool_failed"
-            or "abandoned". On a thread of the pool, or of who cancels.
-        pickler: Pickler of the function, arguments and results for processes. "pickle" knows
-            functions and classes by their names. "cloudpickle" must be installed; it takes along
-            definitions of a notebook, a console or a function. "auto" is "pickle", and in a
-            notebook or console "cloudpickle" for what workers can't import, if it is installed.
-        on_cancel: End of a running task whose ``submit`` is cancelled, or that its ``map`` drops.
-            "interrupt": a coroutine is cancelled, ``tw.context().cancelled`` is true, ``progress``
-            raises CancelledError; a process that goes on for 5 seconds is killed and replaced.
-            "kill": its process is killed and replaced at once. "leave": it runs to its end.
+        task_timeout: Timeout of one call in seconds, after which its worker is replaced. None for
+            no limit.
+        heartbeat_timeout: Seconds without a heartbeat after which a worker process with tasks is
+            killed and replaced. Its running task counts a delivery. None for no limit. See below.
+        max_deliveries: Limit of deliveries: a task fails when this many workers have ended during
+            it, 1 to 1,000.
+        restarts: Limit and backoff of the replacement of workers.
+        result_bytes_max: Largest pickled result of a process, 1,024 to 1,073,741,824 bytes.
+        on_dead: Called with the task, the reason and the error (or None) of every dead task. The
+            reason is "failed", "timeout", "worker_lost", "quarantined", "cancelled", "pool_failed"
+            or "abandoned". It runs on a thread of the pool, or on the thread that cancels.
+        pickler: Pickler of the function, arguments and results for processes. "pickle" refers to
+            functions and classes by name. "cloudpickle" must be installed; it includes the
+            definitions of a notebook, a console or a function. "auto" is "pickle"; in a notebook or
+            console it uses "cloudpickle", if installed, for objects that workers can't import.
+        on_cancel: Cancellation of a running task whose ``submit`` is cancelled, or that its ``map``
+            drops. "interrupt": a coroutine is cancelled, ``tw.context().cancelled`` is true,
+            ``progress`` raises CancelledError; a process that runs for 5 more seconds is killed and
+            replaced. "kill": its process is killed and replaced at once. "leave": it runs to its
+            end.
 
-    The heart of a worker process is a thread of Python. It also stops with C code that is only slow
-    and does not release the interpreter lock: then give more seconds or None for
-    ``heartbeat_timeout``, and limit the task with ``task_timeout``.
+    The heartbeat of a worker process is a Python thread. Slow C code that does not release the
+    interpreter lock also stops it. For such code use a longer ``heartbeat_timeout`` or None, and
+    limit the task with ``task_timeout``.
 
     Raises:
         InvalidArgument: if an argument is not allowed, or the function can't be sent to a process.
     """
 
     agent: Agent | None = None
-    """The agent that stands for a pool of agents; None for a pool of functions."""
+    """Agent of a pool of agents; None for a pool of functions."""
 
     @overload
     def __init__(
@@ -179,7 +181,7 @@ class Pool(Generic[_P, _R_co]):
         **unknown: Any,
     ) -> None:
         refuse_unknown(unknown, Pool.__init__, "Pool")
-        called = functions.name_of(function) if callable(function) or isinstance(function, str) else ""
+        function_name = functions.name_of(function) if callable(function) or isinstance(function, str) else ""
         is_traced = batch is None and not isinstance(function, functions.PerWorker) and find_spans() is not None
         self._options = Options(
             name if name is not None else f"pool-{next(_numbers)}",
@@ -196,38 +198,39 @@ class Pool(Generic[_P, _R_co]):
             on_dead,
             of_program(pickler) if kind == "process" else pickler,
             on_cancel,
-            called if is_traced else None,
+            function_name if is_traced else None,
         )
         self.name = self._options.name
-        self._function = called
+        self._function = function_name
         self._core = Core(self._options)
         self._packing = Packing(self._options)
         self._replacement = WorkerReplacement(self._options.scale.min, self._options.restarts, random.getrandbits(64))
         self._worker_set = _workers(self._core, function, self._replacement)
         self._supervisor: PoolSupervisor | None = None
         self._starting = threading.Lock()
-        self._leave: Callable[[], Any] | None = None
+        self._detach: Callable[[], Any] | None = None
 
     # Tasks
 
     def submit(self, /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_R_co]:
-        """Submit one task, and await its result: ``await pool.submit(x)``.
+        """Submit one task, and return the future of its result: ``await pool.submit(x)``.
 
-        Cancelling drops the task, or ends it as ``on_cancel`` says if a worker has begun it; a
-        batch, once each of its tasks was cancelled. Other tasks are not affected.
+        Cancelling the future drops a task that no worker has begun. A running task is cancelled as
+        set by ``on_cancel``; a batch, once all its tasks are cancelled. Other tasks are not
+        affected.
 
         Raises:
             InvalidArgument: if an argument can't be pickled for a process, or no event loop runs on
                 this thread.
             PayloadTooLarge: if the pickled arguments are too large.
             LimitExceeded: if the pool is full, and its overflow is "fail".
-            PoolStopped: if the pool takes no more tasks, or stopped before the task was done.
+            PoolStopped: if the pool accepts no more tasks, or stopped before the task ended.
             PoolFailed: if the pool has failed.
             TaskTimeout: if the function ran longer than ``task_timeout``.
-            TaskQuarantined: if its workers ended while they were at it, ``max_deliveries`` times.
-            WorkerLost: if its worker ended while it was at it, and ``max_deliveries`` is 1.
-            RemoteError: if the function raised what can't be pickled.
-            Exception: whatever the function raised.
+            TaskQuarantined: if ``max_deliveries`` workers ended during the task.
+            WorkerLost: if its worker ended during the task, and ``max_deliveries`` is 1.
+            RemoteError: if the function raised an error that can't be pickled.
+            Exception: the error of the function.
         """
         task, future = self._prepare(args, kwargs)
         self._submit(task)
@@ -237,9 +240,10 @@ class Pool(Generic[_P, _R_co]):
         """Return the pool with settings for single submits: ``await pool.with_(...).submit(x)``.
 
         Args:
-            on_cancel: As for the pool, which gives the default.
+            on_cancel: As for the pool. The default is the setting of the pool.
             on_progress: Called on this event loop with the fraction, 0 to 1, and the note of each
-                ``tw.context().progress``, until the task ends; the newest of quick reports.
+                ``tw.context().progress``, until the task ends. Of reports in quick succession, only
+                the newest is delivered.
 
         Raises:
             InvalidArgument: if an argument is not allowed.
@@ -262,21 +266,20 @@ class Pool(Generic[_P, _R_co]):
         ``async for``.
 
         Args:
-            items: Read as results are taken.
-            ahead: Most tasks under way whose results were not taken, 1 to 1,000,000.
+            items: Items, read on demand while results are consumed.
+            ahead: Maximum number of submitted tasks without a consumed result, 1 to 1,000,000.
 
         Raises:
-            Exception: the error of the first item that failed; the tasks after it are dropped. As
-                for ``submit``.
+            Exception: the error of the first failed item, as for ``submit``. The tasks after it are
+                dropped.
         """
-        most = checked_ahead(ahead)
-        return map_async(self, items, most)
+        ahead = checked_ahead(ahead)
+        return map_async(self, items, ahead)
 
     @property
     def sync(self) -> Sync[_P, _R_co]:
-        """Blocking forms of what is otherwise awaited, for plain threads."""
-        # The object is made each time: with a reference to it, only the cycle collector could
-        # release the pool.
+        """Blocking forms of the awaitable methods, for plain threads."""
+        # Not cached: a reference cycle would delay the release of the pool.
         return Sync(self)
 
     def _submit(self, task: Task) -> None:
@@ -287,19 +290,19 @@ class Pool(Generic[_P, _R_co]):
     async def until(
         self, condition: Callable[[dict[str, Any]], object], timeout: float | None = None
     ) -> dict[str, Any]:
-        """Wait until the statistics fit a condition, and return them.
+        """Wait until the statistics match a condition, and return them.
 
-        The pool checks the condition after each of its actions: a worker came, went or was
-        replaced, a task was assigned or ended, the number of workers was decided. The statistics
-        also show actions that a process begins by itself, but nothing signals them.
+        The pool checks the condition after each of its actions: a worker was started, ended or was
+        replaced, a task was assigned or ended, or the number of workers was set. A change inside a
+        worker process is visible in the statistics, but does not trigger a check.
 
         Args:
-            condition: Called with ``statistics()``, often; true if they fit.
-            timeout: Seconds after which it is given up; None for no limit.
+            condition: Predicate of ``statistics()``, called often.
+            timeout: Timeout in seconds; None for no limit.
 
         Raises:
-            TimeoutError: if they do not fit in time.
-            PoolStopped: if the pool has ended, and they do not fit. PoolFailed if it has failed.
+            TimeoutError: if they do not match in time.
+            PoolStopped: if the pool has ended without a match. PoolFailed if it has failed.
             InvalidArgument: if an argument is not allowed.
         """
         return await steps.awaited(self._fits(condition, timeout))
@@ -312,24 +315,24 @@ class Pool(Generic[_P, _R_co]):
             waiter = changed = Waiter()
             return changed.within
 
-        def tell() -> None:
+        def notify() -> None:
             nonlocal waiter
-            # At most one call waits for the loop, however long that is busy.
+            # At most one call is queued on the loop at a time.
             notified, waiter = waiter, None
             if notified is not None:
                 notified.wake()
 
-        self._core.watch(tell)
+        self._core.watch(notify)
         try:
             return (yield from fits(self, f"pool {self.name!r}", self._core.refusal, watch, condition, timeout))
         finally:
-            self._core.unwatch(tell)
+            self._core.unwatch(notify)
 
-    # Life
+    # Lifecycle
 
     def start(self) -> None:
-        """Start the workers. The context manager and the first submit do this by themselves; a
-        second call does nothing.
+        """Start the workers. The context manager and the first submit call it; a second call does
+        nothing.
 
         Raises:
             PoolStopped: if the pool has been stopped.
@@ -344,21 +347,21 @@ class Pool(Generic[_P, _R_co]):
             supervisor.start()
             self._supervisor = supervisor
             _supervisors.add(supervisor)
-            self._leave = leave = weakref.finalize(self, supervisor.leave)
+            self._detach = detach = weakref.finalize(self, supervisor.on_pool_collected)
             # ``live_pools.py`` stops all supervisors at the end of the program.
-            leave.atexit = False
+            detach.atexit = False
         _live.add(self)
 
     def scale(self, workers: int | None) -> None:
-        """Set the number of workers, and return at once. A spare worker leaves after its task.
+        """Set the number of workers, and return at once. A surplus worker ends after its task.
 
         Args:
-            workers: From ``min`` to ``max`` of its ``Scale``; it stays until the next ``scale``.
-                None lets the number follow the queueing time again.
+            workers: Number within ``min`` and ``max`` of the ``Scale``, fixed until the next call.
+                None restores scaling by the queueing time.
 
         Raises:
-            InvalidArgument: if the number is not between the limits, which are equal for a pool
-                without a ``Scale``.
+            InvalidArgument: if the number is outside the limits, which are equal for a pool without
+                a ``Scale``.
             PoolStopped: if the pool is stopping or has stopped. PoolFailed if it has failed.
         """
         limit = self._options.scale
@@ -372,23 +375,23 @@ class Pool(Generic[_P, _R_co]):
         self._core.set_workers(workers)
 
     def drain(self) -> None:
-        """Take no more tasks, and stop after the accepted ones, however long they take. Returns at
-        once; ``stop`` waits, and may give a limit.
+        """Accept no more tasks, and stop after the accepted ones, without a timeout. Returns at
+        once; ``stop`` waits, optionally with a timeout.
         """
         self._core.ask_to_stop(True, None)
         self._close_unstarted()
 
     async def stop(self, drain: bool = True, timeout: float | None = STOP_TIMEOUT_S) -> Ledger:
-        """Stop the pool. Every call gets the same ledger.
+        """Stop the pool. Every call returns the same stop report.
 
         Args:
-            drain: Handle what was accepted; otherwise what no worker has begun is returned in the
-                ledger, and its submits raise PoolStopped.
-            timeout: Seconds after which the rest is given up: processes are killed, threads
-                abandoned.
+            drain: True to handle all accepted tasks. False to return tasks that no worker has begun
+                in the stop report; their submits raise PoolStopped.
+            timeout: Seconds after which running tasks are abandoned: processes are killed, threads
+                are left behind.
 
         Returns:
-            Outcome of all tasks.
+            Stop report with the outcome of all tasks.
         """
         return await steps.awaited(self._ending(drain, timeout))
 
@@ -406,7 +409,7 @@ class Pool(Generic[_P, _R_co]):
     async def __aenter__(self) -> Self:
         from tidewire._runtime.loop import bridge_of
 
-        # Ctrl-C wakes the loop from here on.
+        # The bridge lets Ctrl-C wake the loop.
         loop = running_loop()
         if loop is not None:
             bridge_of(loop)
@@ -441,9 +444,9 @@ class Pool(Generic[_P, _R_co]):
                 self._core.close(self._core.counters.ledger(0, (), (), "stopped"))
 
     def _join(self) -> None:
-        if self._supervisor is not None and self._leave is not None:
+        if self._supervisor is not None and self._detach is not None:
             self._supervisor.join(_JOIN_S)
-            self._leave()
+            self._detach()
 
     def _started(self) -> Core:
         if self._supervisor is None:
@@ -459,25 +462,25 @@ class Pool(Generic[_P, _R_co]):
 
     @property
     def ledger(self) -> Ledger | None:
-        """Outcome of all tasks, once the pool has stopped or failed."""
+        """Stop report with the outcome of all tasks, once the pool has stopped or failed."""
         return self._core.ledger
 
     def statistics(self) -> dict[str, Any]:
-        """Return counts, times and what each worker is at.
+        """Return counts, times and the present task of each worker.
 
-        Of the pool: tasks by what became of them, the depth of the queue (``waiting``) and the age
-        of its oldest (``oldest_wait_ms``), the limits of its workers and the number that ``scale``
-        set (``workers_set``), ``utilisation`` (the mean busy share), batches, and the
-        quantiles of ``queueing`` (sampled, one of each batch) and ``handling``. Of each of its
-        ``workers``: counts, ``busy_share``, ``restarts`` under its number, the ``task`` that it is
-        at and for how long (``task_ms``), and its last sign of life (``last_heartbeat_ms_ago``): a
-        process beats only while it has tasks.
+        The pool has the number of tasks by outcome, the depth of the queue (``waiting``), the age
+        of its oldest task (``oldest_wait_ms``), the limits of the number of workers and the number
+        set by ``scale`` (``workers_set``), ``utilisation`` (the mean busy share), batches, and the
+        quantiles of ``queueing`` (sampled, one per batch) and ``handling``. Each of ``workers`` has
+        counts, ``busy_share``, ``restarts`` of its number, its present ``task`` with the time in it
+        (``task_ms``), and the age of its last heartbeat (``last_heartbeat_ms_ago``): a process
+        sends heartbeats only while it has tasks.
         """
         now_ns, scale = time.monotonic_ns(), self._options.scale
         bounds = {"workers_min": scale.min, "workers_max": scale.max, "workers_set": self._core.workers_set}
-        idle = {"workers_wanted": self._replacement.wanted, "workers": [], "utilisation": 0.0, "decisions": []}
-        supervised = idle if self._supervisor is None else self._supervisor.statistics(now_ns)
-        return {"name": self.name, "function": self._function, **self._core.statistics(now_ns), **bounds, **supervised}
+        unstarted = {"workers_wanted": self._replacement.target, "workers": [], "utilisation": 0.0, "decisions": []}
+        figures = unstarted if self._supervisor is None else self._supervisor.statistics(now_ns)
+        return {"name": self.name, "function": self._function, **self._core.statistics(now_ns), **bounds, **figures}
 
     def __repr__(self) -> str:
         return f"<Pool {self.name!r} of {self._options.kind} workers for {self._function}, {self.state}>"
@@ -487,13 +490,13 @@ class Pool(Generic[_P, _R_co]):
 
 
 class Sync(Blocking[Pool[_P, _R_co]], Generic[_P, _R_co]):
-    """Blocking calls, at ``pool.sync``."""
+    """Blocking methods of a pool, at ``pool.sync``."""
 
     until = blocking(Pool.until, "_fits")
     stop = blocking(Pool.stop, "_ending")
 
     def submit(self, /, *args: _P.args, **kwargs: _P.kwargs) -> _R_co:
-        """Submit one task, and block until its result is there. Raises as ``pool.submit`` does."""
+        """Submit one task, and block until its result. Raises the errors of ``pool.submit``."""
         pool = self._of
         self._may_block("submit")
         task = pool._packing.task(args, kwargs)
@@ -528,7 +531,7 @@ class Calls(Generic[_P, _R_co]):
         self._pool, self._on_cancel, self._on_progress = pool, on_cancel, on_progress
 
     def submit(self, /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_R_co]:
-        """As ``Pool.submit``."""
+        """Submit one task, as ``Pool.submit`` does."""
         task, future = self._pool._prepare(args, kwargs)
         task.on_cancel = self._on_cancel
         if self._on_progress is not None:
@@ -538,7 +541,7 @@ class Calls(Generic[_P, _R_co]):
 
 
 def _submitted(pool: Pool, task: Task, loop: Any) -> Submitted:
-    # asyncio runs already, so that this loads it for nobody.
+    # Imported late, as programs without asyncio need not load it.
     from tidewire.pools.results.futures import submitted
 
     global _submitted
@@ -550,8 +553,8 @@ def _workers(core: Core, function: Callable[..., Any] | str, replacement: Worker
     """Return the workers of a pool, which start with its supervisor.
 
     Raises:
-        InvalidArgument: if the function is none, can't be sent to a process, or this process must
-            not have processes.
+        InvalidArgument: if the function is not callable or can't be sent to a process, or this
+            process must not start processes.
     """
     if functions.is_agent(function):
         raise InvalidArgument(

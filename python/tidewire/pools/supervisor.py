@@ -1,8 +1,8 @@
-"""Supervisor thread of a pool: it assigns tasks, takes outcomes, replaces and counts workers, and
-ends the pool.
+"""Supervisor thread of a pool: it assigns tasks, receives outcomes, replaces and scales workers,
+and ends the pool.
 
-It sleeps until a worker writes or ends, a task comes while a worker has room, or the next deadline.
-With nothing to do it sleeps without a deadline.
+It sleeps until a worker writes or ends, a task arrives while a worker has capacity, or the next
+deadline. An idle pool has no deadline.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from tidewire.pools.policies.scaling_policy import Decision, Load, Scaling
 from tidewire.pools.task import Unit
 
 _SCALE_NS = 50_000_000
-_DECISIONS_KEPT = 32
-# The system takes no timeout of many years, which a stop without a limit would give.
+_DECISIONS_MAX = 32
+# ``select`` refuses the timeout of many years of a stop without a limit.
 _SLEEP_MAX_S = 86_400.0
 
 
 class WorkerSet(Protocol):
-    """The workers of a pool, as the supervisor sees them."""
+    """Workers of a pool, for its supervisor."""
 
     def open(self, selector: selectors.BaseSelector) -> None: ...
-    def added(self, count: int) -> bool: ...
+    def on_added(self, count: int) -> bool: ...
     def work(self, now_ns: int) -> int | None: ...
     def interrupt(self) -> None: ...
-    def cancelled(self) -> None: ...
+    def on_cancelled(self) -> None: ...
     def recall_all(self, now_ns: int) -> None: ...
     def size(self) -> tuple[int, int]: ...
-    def let_all_go(self, now_ns: int, kill: bool) -> None: ...
-    def gone(self) -> bool: ...
+    def release_all(self, now_ns: int, kill: bool) -> None: ...
+    def has_ended(self) -> bool: ...
     def unfinished(self) -> list[Unit]: ...
     def stuck(self) -> tuple[Stuck, ...]: ...
     def threads(self) -> tuple[str, ...]: ...
@@ -48,7 +48,7 @@ class WorkerSet(Protocol):
 
 
 class PoolSupervisor:
-    """Looks after one pool, on a thread of its own."""
+    """Supervisor of one pool, on its own thread."""
 
     def __init__(self, core: Core, worker_set: WorkerSet, replacement: WorkerReplacement) -> None:
         self.core = core
@@ -57,16 +57,16 @@ class PoolSupervisor:
         scale = core.options.scale
         self._scaling = Scaling(scale) if scale.min < scale.max else None
         self._scale_ns = 0
-        self.decisions: deque[Decision] = deque(maxlen=_DECISIONS_KEPT)
-        self._recalled = False
+        self.decisions: deque[Decision] = deque(maxlen=_DECISIONS_MAX)
+        self._has_recalled = False
         self._selector = selectors.DefaultSelector()
-        self._bell_read, self._bell = os.pipe()
-        for fd in (self._bell_read, self._bell):
+        self._wake_read, self._wake_write = os.pipe()
+        for fd in (self._wake_read, self._wake_write):
             os.set_blocking(fd, False)
-        self._left = False
-        # The number of the bell is given back while the pool may still be there.
-        self._bell_of_pool = os.dup(self._bell)
-        self._selector.register(self._bell_read, selectors.EVENT_READ, self._hear_bell)
+        self._is_collected = False
+        # A separate descriptor, as the supervisor may close the pipe before the pool is collected.
+        self._pool_wake_write = os.dup(self._wake_write)
+        self._selector.register(self._wake_read, selectors.EVENT_READ, self._on_wake)
         self._thread = threading.Thread(target=self._run, name=f"tidewire-{core.options.name}-supervisor", daemon=True)
 
     def start(self) -> None:
@@ -75,49 +75,49 @@ class PoolSupervisor:
         self._thread.start()
 
     def join(self, timeout: float) -> None:
-        """Wait for the end of the thread."""
+        """Join the thread."""
         if self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
-    def added(self, count: int) -> bool:
+    def on_added(self, count: int) -> bool:
         """See ``PoolListener``."""
-        return self._worker_set.added(count)
+        return self._worker_set.on_added(count)
 
     def ring(self) -> None:
         """Wake the thread. See ``PoolListener``."""
         with contextlib.suppress(BlockingIOError):
-            os.write(self._bell, b"!")
+            os.write(self._wake_write, b"!")
 
     def interrupt(self) -> None:
         """See ``PoolListener``."""
         self._worker_set.interrupt()
 
-    def cancelled(self) -> None:
+    def on_cancelled(self) -> None:
         """See ``PoolListener``."""
-        self._worker_set.cancelled()
+        self._worker_set.on_cancelled()
         self.ring()
 
-    def leave(self) -> None:
-        """Note that nothing refers to the pool any more. Called once, by the garbage collector, or
+    def on_pool_collected(self) -> None:
+        """Drain the pool when its object is collected. Called once, by the garbage collector or
         after the end.
 
-        The thread that it runs on may hold any lock, the pool's too, so that it takes none.
+        It takes no lock: its thread may hold any, even the lock of the pool.
         """
-        self._left = True
+        self._is_collected = True
         with contextlib.suppress(OSError):
-            os.write(self._bell_of_pool, b"!")
-        os.close(self._bell_of_pool)
+            os.write(self._pool_wake_write, b"!")
+        os.close(self._pool_wake_write)
 
     def stop(self, timeout: float) -> None:
-        """Stop running tasks, without those not begun, and wait for the end."""
+        """Stop the pool without draining, and wait for the end."""
         if self.core.ledger is None:
             waiter = Waiter()
             self.core.ask_to_stop(False, timeout, waiter)
             waiter.wait()
 
-    def _hear_bell(self, mask: int) -> None:
+    def _on_wake(self, mask: int) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.read(self._bell_read, 4_096)
+            os.read(self._wake_read, 4_096)
 
     # The thread
 
@@ -133,20 +133,20 @@ class PoolSupervisor:
             self._close(stuck)
 
     def _work(self) -> tuple[Stuck, ...]:
-        """Go round until the pool has ended, and return who was stuck then."""
+        """Supervise until the pool has ended, and return its stuck workers."""
         while True:
             now_ns = time.monotonic_ns()
             deadline_ns = self._worker_set.work(now_ns)
             if self.core.watchers:
-                self.core.tell_watchers()
+                self.core.notify_watchers()
             if self._replacement.given_up is not None:
                 self._fail(*self._replacement.given_up)
                 return ()
-            if self._left and self.core.stop is None:
+            if self._is_collected and self.core.stop is None:
                 self.core.ask_to_stop(True, None)
             if self.core.stop is not None:
-                over, deadline_ns = self._stop(now_ns, deadline_ns)
-                if over:
+                is_over, deadline_ns = self._stop(now_ns, deadline_ns)
+                if is_over:
                     return self._end(now_ns)
             self._sleep(_earlier(deadline_ns, self._scale(now_ns)))
 
@@ -160,25 +160,27 @@ class PoolSupervisor:
     # Scaling
 
     def _scale(self, now_ns: int) -> int | None:
-        """Let the number of workers follow the load, and return when to look again; never while the
-        pool is small and idle.
+        """Scale the workers with the load. Return the time of the next check, or None while an idle
+        pool has the minimum.
         """
         if self._scaling is None or self.core.stop is not None:
             return None
         workers = self.core.workers_set
         if workers is not None:
-            if workers != self._replacement.wanted:
+            if workers != self._replacement.target:
                 self._scaling = Scaling(self.core.options.scale)
-                self._change(Decision(now_ns / 1e6, self._replacement.wanted, workers, "set by scale"), now_ns)
+                self._change(Decision(now_ns / 1e6, self._replacement.target, workers, "set by scale"), now_ns)
                 return now_ns
-            # A spare worker leaves after its task.
+            # A surplus worker ends after its task.
             return now_ns + _SCALE_NS if self._worker_set.size()[0] > workers else None
         if now_ns >= self._scale_ns:
             self._scale_ns = now_ns + _SCALE_NS
             self._observe(now_ns)
-        there, busy = self._worker_set.size()
+        worker_count, busy = self._worker_set.size()
         idle = busy == 0 and not self.core.backlog.waiting
-        return None if idle and there == self._replacement.wanted == self.core.options.scale.min else self._scale_ns
+        return (
+            None if idle and worker_count == self._replacement.target == self.core.options.scale.min else self._scale_ns
+        )
 
     def _observe(self, now_ns: int) -> None:
         assert self._scaling is not None
@@ -186,18 +188,18 @@ class PoolSupervisor:
             first = self.core.backlog.first()
             oldest_ms = (now_ns - first.queued_ns) / 1e6 if first is not None else 0.0
             waiting = self.core.backlog.waiting
-        load = Load(self._replacement.wanted, self._worker_set.size()[1], waiting, oldest_ms)
+        load = Load(self._replacement.target, self._worker_set.size()[1], waiting, oldest_ms)
         decision = self._scaling.observe(now_ns / 1e6, load)
         if decision is not None:
             self._change(decision, now_ns)
 
     def _change(self, decision: Decision, now_ns: int) -> None:
         self.decisions.append(decision)
-        self._replacement.wanted = decision.workers
+        self._replacement.target = decision.workers
         self._scale_ns = now_ns
         text = "pool %(pool)r: from %(before)d to %(workers)d workers: %(reason)s"
-        facts = {"before": decision.before, "workers": decision.workers, "reason": decision.reason}
-        log.info("pool.scaled", text, pool=self.core.options.name, **facts)
+        fields = {"before": decision.before, "workers": decision.workers, "reason": decision.reason}
+        log.info("pool.scaled", text, pool=self.core.options.name, **fields)
 
     # The end
 
@@ -206,19 +208,19 @@ class PoolSupervisor:
         assert stop is not None
         self.core.refuse_parked()
         if not stop.drain:
-            if not self._recalled:
-                self._recalled = True
+            if not self._has_recalled:
+                self._has_recalled = True
                 self._worker_set.recall_all(now_ns)
                 deadline_ns = now_ns + 2_000_000
-            self.core.give_back()
+            self.core.return_waiting()
         with self.core.lock:
-            open_tasks = self.core.backlog.waiting + self.core.handed()
+            open_tasks = self.core.backlog.waiting + self.core.in_workers()
         return open_tasks == 0 or now_ns >= stop.deadline_ns, _earlier(deadline_ns, stop.deadline_ns)
 
     def _end(self, now_ns: int) -> tuple[Stuck, ...]:
         stuck = self._worker_set.stuck()
         tasks = self._worker_set.unfinished()
-        self._worker_set.let_all_go(now_ns, kill=bool(tasks))
+        self._worker_set.release_all(now_ns, kill=bool(tasks))
         self.core.abandon(tasks, "abandoned")
         self._wait_for_workers()
         return stuck
@@ -226,16 +228,16 @@ class PoolSupervisor:
     def _fail(self, reason: str, cause: BaseException | None) -> None:
         self.core.fail(reason, cause)
         tasks = self._worker_set.unfinished()
-        self._worker_set.let_all_go(time.monotonic_ns(), kill=True)
+        self._worker_set.release_all(time.monotonic_ns(), kill=True)
         self.core.abandon(tasks, "pool_failed")
         self._wait_for_workers()
 
     def _wait_for_workers(self) -> None:
-        self._replacement.wanted = 0
-        while not self._worker_set.gone():
+        self._replacement.target = 0
+        while not self._worker_set.has_ended():
             deadline_ns = self._worker_set.work(time.monotonic_ns())
             # The call may have killed the last worker, and then no event follows.
-            if not self._worker_set.gone():
+            if not self._worker_set.has_ended():
                 self._sleep(deadline_ns)
 
     def _close(self, stuck: tuple[Stuck, ...]) -> None:
@@ -246,17 +248,17 @@ class PoolSupervisor:
 
     def _release(self) -> None:
         with self.core.lock:
-            # From here on nobody rings: another file may get the number of the bell.
+            # No wakeups after this: the descriptor may be reused.
             self.core.listener = None
         self._selector.close()
-        os.close(self._bell_read)
-        os.close(self._bell)
+        os.close(self._wake_read)
+        os.close(self._wake_write)
 
     def statistics(self, now_ns: int) -> dict[str, Any]:
-        """Return the figures that only the supervisor knows."""
+        """Return the statistics of workers and scaling."""
         workers = self._worker_set.snapshot(now_ns)
         return {
-            "workers_wanted": self._replacement.wanted,
+            "workers_wanted": self._replacement.target,
             "workers": workers,
             "utilisation": sum(worker["busy_share"] for worker in workers) / max(len(workers), 1),
             "decisions": [

@@ -1,4 +1,4 @@
-"""Tasks of a pool, from their submit to their end: single ones, and ranges of one map."""
+"""Tasks of a pool: single tasks, and ranges of one map."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ if TYPE_CHECKING:
     from tidewire.pools.results.answers import Answer
 
 PARKED: Final = 0
-"""Not accepted yet: it waits for room."""
+"""Not accepted yet: it waits for capacity in the backlog."""
 WAITING: Final = 1
-"""Accepted; no worker has it."""
-HANDED: Final = 2
-"""A worker has it."""
+"""Accepted, and in the backlog."""
+ASSIGNED: Final = 2
+"""Assigned to a worker."""
 ENDED: Final = 3
-"""It has its outcome, or was dropped."""
+"""Ended with an outcome, or dropped."""
 
 
 FROM_AGENT: Final = -1
-"""The key of a task whose outcome the agent of the pool takes."""
+"""Key of a task whose outcome goes to the agent of the pool."""
 
 
 class Task:
-    """One task: what was submitted, and how often it was handed to a worker that ended over it.
+    """One submitted task.
 
     Attributes:
-        number: Its number in the pool, from 1.
-        args: The positional arguments.
-        kwargs: The arguments by name.
-        deliveries: How often it was begun and given up with its worker.
+        number: Number of the task in the pool, from 1.
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        deliveries: Number of workers that ended during the task.
     """
 
     count: ClassVar[int] = 1
@@ -59,17 +59,17 @@ class Task:
         return self
 
     def __repr__(self) -> str:
-        # Behind the payload a pool of agents sends what its workers need to know of the message.
-        what = f"payload={self.args[0]!r:.200}" if self.key == FROM_AGENT else f"args={self.args!r:.200}"
-        return f"<Task {self.number} {what} deliveries={self.deliveries}>"
+        # A task of an agent has the message as second argument.
+        values = f"payload={self.args[0]!r:.200}" if self.key == FROM_AGENT else f"args={self.args!r:.200}"
+        return f"<Task {self.number} {values} deliveries={self.deliveries}>"
 
 
 class TaskRange:
-    """Tasks of one map that follow one another: one for each value from ``start`` to ``stop``. Its
-    limits never change, as a worker may still have a range that was taken back.
+    """Consecutive tasks of one map: one for each value from ``start`` to ``stop``. Its limits never
+    change, as a worker may still have a range that was recalled.
 
-    The values are shared by all parts of a range. ``payload`` has their items as they travel, or is
-    None if the values travel as they are. ``number`` and ``key`` are those of the first task.
+    All parts of a range share the values. ``payload`` has their encoded items, or is None if the
+    values need no encoding. ``number`` and ``key`` belong to the first task.
     """
 
     cancelled: ClassVar[bool] = False
@@ -110,7 +110,7 @@ Unit = Task | TaskRange
 
 
 def singles(units: Iterable[Unit]) -> list[Task]:
-    """Return each task by itself."""
+    """Split ranges into single tasks."""
     tasks: list[Any] = []
     for unit in units:
         tasks += [unit] if isinstance(unit, Task) else [unit.part(n, n + 1) for n in range(unit.count)]
@@ -118,19 +118,19 @@ def singles(units: Iterable[Unit]) -> list[Task]:
 
 
 def is_wanted(unit: Unit) -> bool:
-    """Tell whether somebody waits for the outcome."""
+    """Return True if the outcome has a receiver."""
     return unit.answer is not None and not unit.answer.is_abandoned
 
 
 def is_cancelled(tasks: Sequence[Unit]) -> bool:
-    """Tell whether a worker is to end what it is at: each of its tasks was cancelled."""
+    """Return True if a worker must end its call, as each of its tasks is cancelled."""
     return bool(tasks) and all(
         task.cancelled or (task.answer is not None and task.answer.is_cancelled) for task in tasks
     )
 
 
 def report_all(tasks: list[Task], fraction: float, note: str) -> None:
-    """Hand a report of progress to those who listen."""
+    """Pass a progress report to the listeners of the tasks."""
     for task in tasks:
         if task.listener is not None:
             task.listener(fraction, note)

@@ -1,4 +1,4 @@
-"""One worker thread, its present tasks, and its observable state."""
+"""One worker thread, its present tasks and its statistics."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from collections.abc import Callable
 from typing import Any
 
 from tidewire._runtime.task import RunningTask
-from tidewire.pools.assignment import Assignment, others_of
-from tidewire.pools.core import Core, Ended
+from tidewire.pools.assignment import Assignment, indexes_of
+from tidewire.pools.core import Core, DeadTask
 from tidewire.pools.counters import share
 from tidewire.pools.failure import for_caller
 from tidewire.pools.function import Caller, Interrupted, checked_results
 from tidewire.pools.results.answers import Done, Failed
 from tidewire.pools.task import Task, TaskRange, Unit, is_cancelled, report_all, singles
 
-_HOLD_NS = 4_000_000
+_FLUSH_NS = 4_000_000
 _FAILED = frozenset({Failed})
 
 
 class ThreadTurn:
-    """Tasks that a thread was given together, and their outcomes so far.
+    """Tasks that are assigned to a thread together, and their outcomes so far.
 
-    The thread takes one position after another from an iterator, without a lock. A recall takes all
-    that are left, which is one step of the interpreter. So each position is taken once.
+    The thread takes positions from an iterator without a lock. A recall exhausts the iterator in
+    one atomic step of the interpreter, so that each position is taken once.
 
     Attributes:
-        index: The position that was begun last.
-        since_ns: When it began; set when the one before it has ended.
-        worked_ns: Time in the function that was not learnt from. Waits of the thread for locks of
-            the pool and the interpreter are no part of it.
-        outcomes: Results, and errors as ``Failed``, that were not delivered.
-        stop: The first position that was taken back.
-        is_over: Its tasks have ended, whatever the thread still does.
+        index: Position that was begun last.
+        since_ns: Start time of this position: the end of the one before.
+        worked_ns: Time in the function since the last update of the batch sizer, without waits for
+            locks of the pool and the interpreter.
+        outcomes: Undelivered results, with errors as ``Failed``.
+        stop: First recalled position.
+        is_over: True if its tasks have ended, even if the thread still runs one.
     """
 
     def __init__(self, assignment: Assignment, now_ns: int) -> None:
@@ -48,7 +48,7 @@ class ThreadTurn:
         self._positions = iter(range(assignment.count))
 
     def run(self, caller: Caller, flush: Callable[[], object]) -> None:
-        """Call the function for each position, and flush from time to time. Never raises."""
+        """Call the function for each position, and flush outcomes every 4 ms. Never raises."""
         call, items = _calls(caller, self.assignment)
         append, clock = self.outcomes.append, time.monotonic_ns
         self.since_ns = begin_ns = clock()
@@ -60,54 +60,54 @@ class ThreadTurn:
                 result = Failed(error)
             append(result)
             self.since_ns = now_ns = clock()
-            if now_ns - begin_ns > _HOLD_NS:
+            if now_ns - begin_ns > _FLUSH_NS:
                 self.worked_ns += now_ns - begin_ns
                 flush()
                 self.since_ns = begin_ns = clock()
         self.worked_ns += self.since_ns - begin_ns
 
     def current(self) -> list[Task]:
-        """Return the tasks that the thread is at."""
+        """Return the running tasks of the thread."""
         return singles(self.assignment.between(self.index, self.index + 1))
 
     def recall(self) -> list[Unit]:
-        """Take back the tasks that were not begun. The lock of the pool must be held."""
+        """Recall the tasks that were not begun. The lock of the pool must be held."""
         stop = self.stop
         self.stop -= len(list(self._positions))
         return self.assignment.between(self.stop, stop) if self.stop < stop else []
 
     @property
-    def behind(self) -> int:
-        """How many positions were not begun."""
-        behind: int = self._positions.__length_hint__()  # type: ignore[attr-defined]
-        return behind
+    def pending(self) -> int:
+        """Number of positions that were not begun."""
+        pending: int = self._positions.__length_hint__()  # type: ignore[attr-defined]
+        return pending
 
     @property
     def is_late(self) -> bool:
-        """True if a position that was begun has not ended. Known after a recall."""
+        """True if a begun position has not ended. Valid after a recall."""
         return self.assignment.done + len(self.outcomes) < self.stop
 
-    def settle(self, core: Core) -> tuple[list[Done], list[Ended]]:
-        """Take out the outcomes that are there. The lock of the pool must be held."""
+    def settle(self, core: Core) -> tuple[list[Done], list[DeadTask]]:
+        """Remove and return the outcomes so far. The lock of the pool must be held."""
         outcomes, assignment = self.outcomes[:], self.assignment
-        # The thread may append meanwhile, so that it keeps the list.
+        # Deleted in place, as the thread may append to the list.
         del self.outcomes[: len(outcomes)]
         if _FAILED.isdisjoint(map(type, outcomes)):
             return _succeeded(assignment, outcomes) if outcomes else [], []
         done: list[Done] = []
-        given_up: list[Ended] = []
+        dead_tasks: list[DeadTask] = []
         start = 0
-        for index in [*others_of(outcomes, _FAILED), len(outcomes)]:
+        for index in [*indexes_of(outcomes, _FAILED), len(outcomes)]:
             if start < index:
                 done += _succeeded(assignment, outcomes[start:index])
             if index < len(outcomes):
-                given_up += _given_up(core, assignment.passed(1), outcomes[index].error)
+                dead_tasks += _dead_tasks(core, assignment.end_next(1), outcomes[index].error)
             start = index + 1
-        return done, given_up
+        return done, dead_tasks
 
 
 def _calls(caller: Caller, assignment: Assignment) -> tuple[Callable[[Any], Any], list[Any]]:
-    """Return a function of one value, and the values for which it is called."""
+    """Return a function of one item, and the items of its calls."""
     units, function = assignment.units, caller.call
     if assignment.is_call:
         values = [unit.args[0] for unit in singles(units)]
@@ -123,44 +123,44 @@ def _calls(caller: Caller, assignment: Assignment) -> tuple[Callable[[Any], Any]
 def _succeeded(assignment: Assignment, results: list[Any]) -> list[Done]:
     if not assignment.is_call:
         return assignment.succeeded(results)
-    return [(unit, None, result) for unit, result in zip(assignment.passed(1), results[0], strict=True)]
+    return [(unit, None, result) for unit, result in zip(assignment.end_next(1), results[0], strict=True)]
 
 
-def _given_up(core: Core, units: list[Unit], error: BaseException) -> list[Ended]:
+def _dead_tasks(core: Core, units: list[Unit], error: BaseException) -> list[DeadTask]:
     if isinstance(error, Interrupted):
-        return [Ended(unit, "abandoned", core.refusal()) for unit in units]
-    failed = for_caller(error)
-    return [Ended(unit, "failed", failed) for unit in units]
+        return [DeadTask(unit, "abandoned", core.refusal()) for unit in units]
+    caller_error = for_caller(error)
+    return [DeadTask(unit, "failed", caller_error) for unit in units]
 
 
 class ThreadWorker:
-    """One worker thread. The lock of the pool protects its fields."""
+    """One worker thread. The lock of the pool protects its attributes."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.gate = _thread.allocate_lock()
-        self.gate.acquire()
+        self.wakeup = _thread.allocate_lock()
+        self.wakeup.acquire()
         self.turn: ThreadTurn | None = None
         self.started_ns = self.heard_ns = time.monotonic_ns()
         self.busy_ns = 0
         self.handled = self.errors = 0
-        self.leaving = False
+        self.is_leaving = False
         self.caller: Caller | None = None
         self.thread: threading.Thread
 
     def running_task(self) -> RunningTask:
-        """Return what ``tw.context()`` tells."""
+        """Return the running task for ``tw.context()``."""
         tasks = self.current()
         return RunningTask(lambda: is_cancelled(tasks), lambda *report: report_all(tasks, *report))
 
     def current(self) -> list[Task]:
-        """Return the tasks that it is at."""
+        """Return the running tasks of the worker."""
         return [] if self.turn is None else self.turn.current()
 
 
-def look(worker: ThreadWorker, now_ns: int) -> dict[str, Any]:
-    """Return what a worker is at. A thread has no heartbeat: its signs of life are the begin and
-    the end of its tasks.
+def worker_statistics(worker: ThreadWorker, now_ns: int) -> dict[str, Any]:
+    """Return the statistics of a worker. A thread has no heartbeat: the start and the end of its
+    tasks count as heartbeats.
     """
     turn = worker.turn
     tasks = [] if turn is None else turn.current()
@@ -173,7 +173,7 @@ def look(worker: ThreadWorker, now_ns: int) -> dict[str, Any]:
         "handled": worker.handled,
         "errors": worker.errors,
         "busy_share": share(busy_ns, now_ns - worker.started_ns),
-        "given": len(tasks) + (0 if turn is None else turn.behind),
+        "given": len(tasks) + (0 if turn is None else turn.pending),
         "heard_ms_ago": (now_ns - worker.heard_ns) / 1e6,
         "last_heartbeat_ms_ago": (now_ns - max(worker.heard_ns, since_ns if tasks else 0)) / 1e6,
         "task": tasks[0].number if tasks else None,

@@ -1,4 +1,4 @@
-"""Helpers for tests of programs that use Tidewire. The pytest plugin has them as fixtures."""
+"""Test helpers for programs that use Tidewire. The pytest plugin provides them as fixtures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ else:
     _MODULES = {"Clock": "clock", "Cluster": "cluster", "Process": "cluster", "Link": "link", "Recorder": "recorder"}
     _MODULES |= dict.fromkeys(("Fake", "fake", "in_turn"), "fakes")
 
-    # Each run of pytest imports this package with the plugin, and most tests need none of it.
+    # The plugin imports this package in each run of pytest, so that the modules load on first use.
     def __getattr__(name: str) -> Any:
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -40,17 +40,17 @@ __all__ = [
 def dead_letters(*nodes: Node) -> list[tuple[str, Any]]:
     """Return reason and message of each dead letter of these nodes, oldest first.
 
-    ``assert dead_letters(node) == [("failed", "seven")]`` says which messages were given up.
+    For example, ``assert dead_letters(node) == [("failed", "seven")]``.
     """
     return [(letter.reason, letter.message) for node in nodes for letter in node.dead_letters.list()]
 
 
 def assert_balanced(node: Node) -> None:
-    """Check the stop report of a node that has stopped: each accepted message was handled, returned
-    or dead-lettered, and no handler was stuck.
+    """Assert that the stop report of a stopped node is balanced: each accepted message was handled,
+    returned or dead-lettered, and no handler was stuck.
 
     Raises:
-        AssertionError: if the counts differ, a handler was stuck, or the node has not been stopped.
+        AssertionError: if the counts differ, a handler was stuck, or the node is not stopped.
     """
     report = node.ledger
     assert report is not None, f"node {node.name!r} has not been stopped: leave its block first"

@@ -1,4 +1,4 @@
-"""Processes of a test: a hub, and programs that join it."""
+"""Processes of a test: a hub, and the programs that join it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Process:
     """A Python process of a cluster. The end of the test kills it.
 
     Attributes:
-        pid: The process id; a restart changes it.
-        printed: Output and errors that ``expect`` has not passed over yet.
-        link: Its link to the hub, which a test can disturb; the hub has none.
+        pid: Process id; a restart changes it.
+        printed: Output on stdout and stderr that ``expect`` has not consumed.
+        link: Link of the process to the hub, which a test can disturb; the hub has none.
     """
 
     link: Link
@@ -47,52 +47,52 @@ class Process:
         self.pid = self._process.pid
 
     def expect(self, text: str, timeout: float = 30.0) -> str:
-        """Wait until a line with this text has been printed or logged, and return the line.
+        """Wait until the process prints or logs a line with this text, and return the line.
 
         Args:
-            text: A part of the line. Lines before it are passed over.
-            timeout: Seconds.
+            text: Part of the line. Earlier lines are consumed.
+            timeout: Timeout in seconds.
 
         Raises:
-            AssertionError: if the process ends first, or the time is over; the message has the
+            AssertionError: if the process ends first, or the timeout passes; the message has the
                 output.
         """
         assert self._process.stdout is not None
         end = monotonic() + timeout
         while text not in self.printed.rpartition("\n")[0]:
             ready = select.select([self._process.stdout], [], [], max(0.0, end - monotonic()))[0]
-            more = os.read(self._process.stdout.fileno(), 65_536) if ready else b""
-            assert more, f"{text!r} {'never came' if ready else f'did not come in {timeout} s'}, but {self.printed!r}"
-            self.printed += more.decode(errors="replace")
+            output = os.read(self._process.stdout.fileno(), 65_536) if ready else b""
+            assert output, f"{text!r} {'never came' if ready else f'did not come in {timeout} s'}, but {self.printed!r}"
+            self.printed += output.decode(errors="replace")
         before, _, after = self.printed.partition(text)
         rest, _, self.printed = after.partition("\n")
         return before.rpartition("\n")[2] + text + rest
 
     def kill(self) -> None:
-        """Kill the process (SIGKILL), and wait until it is gone."""
+        """Kill the process (SIGKILL), and wait for its end."""
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> None:
-        """Suspend the process (SIGSTOP), and wait until it stands still. Its sockets stay open."""
+        """Suspend the process (SIGSTOP), and wait until it has stopped. Its sockets stay open."""
         self._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
 
     def cont(self) -> None:
-        """Let a suspended process go on (SIGCONT)."""
+        """Resume a suspended process (SIGCONT)."""
         self._process.send_signal(signal.SIGCONT)
 
     def end(self, timeout: float = 30.0) -> int:
-        """End the process as an operator does (SIGTERM), and return its exit code.
+        """Terminate the process (SIGTERM), and return its exit code.
 
         Raises:
-            subprocess.TimeoutExpired: if it has not ended after so many seconds.
+            subprocess.TimeoutExpired: if it has not ended within ``timeout`` seconds.
         """
         self._process.terminate()
         return self._process.wait(timeout)
 
     def restart(self) -> None:
-        """Start the command again, after a kill if it still runs."""
+        """Kill the process if it still runs, and start its command again."""
         self.close()
         self._start()
 
@@ -104,16 +104,15 @@ class Process:
 
 
 class Cluster:
-    """A hub in a process of its own, and the processes that a test starts beside it.
+    """A hub in its own process, and the processes that a test starts beside it.
 
     Attributes:
-        hub: The process of the hub. After a restart it listens at the same URL, with the same
-            streams.
-        url: The URL of the hub. Processes of the cluster find it in ``TIDEWIRE_URL``, each over a
-            link of its own.
+        hub: Process of the hub. After a restart it has the same URL and the same streams.
+        url: URL of the hub. Each process of the cluster connects through its own link, whose URL
+            is in ``TIDEWIRE_URL``.
 
     Raises:
-        AssertionError: if the hub did not start; the message has its output.
+        AssertionError: if the hub does not start; the message has its output.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -137,13 +136,13 @@ class Cluster:
         return process
 
     def link(self) -> Link:
-        """Return a link to the hub for a node of the test: ``tw.Node(link.url)``."""
+        """Add a link to the hub for a node of the test: ``tw.Node(link.url)``."""
         link = Link(self.url)
         self._members.append(link)
         return link
 
     def serve(self, service: str, **environment: str) -> Process:
-        """Start a process that serves a class, ``"module:Class"``, and wait until it does.
+        """Start a process that serves a class, ``"module:Class"``, and wait until it is served.
 
         Raises:
             AssertionError: if the process ends first; the message has its output.

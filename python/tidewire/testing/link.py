@@ -1,4 +1,4 @@
-"""Links to a hub that a test disturbs: TCP proxies in the process of the test."""
+"""Links to a hub that a test can disturb: TCP proxies in the process of the test."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class Link:
-    """A TCP proxy in front of a hub. It passes bytes on as they come, until a test disturbs it.
+    """TCP proxy in front of a hub. It forwards all bytes at once until a test disturbs it.
 
     Attributes:
-        url: The URL of the hub over this link: ``tw.Node(link.url)``.
+        url: URL of the hub through this link: ``tw.Node(link.url)``.
     """
 
     def __init__(self, hub: str) -> None:
-        self._hub, self._delay_s, self._refuses = urlsplit(hub), 0.0, False
+        self._hub, self._delay_s, self._is_dropping = urlsplit(hub), 0.0, False
         self._writers: set[asyncio.StreamWriter] = set()
         self._started: Future[int] = Future()
         self._thread = threading.Thread(target=asyncio.run, args=(self._run(),), name="tidewire-link", daemon=True)
@@ -33,39 +33,39 @@ class Link:
         self.url = f"tide://127.0.0.1:{self._started.result(_START_S)}"
 
     def partition(self) -> None:
-        """Hold back all bytes, both ways, until ``heal``. Connections stay open, and new ones get
-        no answer, as on a divided network.
+        """Hold all bytes in both directions until ``heal``, as in a network partition. Connections
+        stay open, and new ones get no reply.
         """
-        self._do(self._passes.clear)
+        self._run_on_loop(self._open.clear)
 
     def delay(self, seconds: float) -> None:
-        """Pass on what comes so many seconds later, both ways, until ``heal``."""
+        """Delay bytes in both directions by this number of seconds until ``heal``."""
         self._delay_s = seconds
 
     def drop(self) -> None:
-        """Reset all connections, and new ones at once, until ``heal``."""
-        self._refuses = True
-        self._do(self._reset)
+        """Reset all connections, and each new one, until ``heal``."""
+        self._is_dropping = True
+        self._run_on_loop(self._reset)
 
     def heal(self) -> None:
-        """Pass on all bytes again, those that were held first."""
-        self._delay_s, self._refuses = 0.0, False
-        self._do(self._passes.set)
+        """Forward all bytes again, held bytes first."""
+        self._delay_s, self._is_dropping = 0.0, False
+        self._run_on_loop(self._open.set)
 
     def close(self) -> None:
-        """Reset all connections, and take no new ones."""
+        """Reset all connections, and accept no new ones."""
         self.drop()
-        self._do(self._closed.set)
+        self._run_on_loop(self._closed.set)
         self._thread.join()
 
-    def _do(self, change: Callable[[], Any]) -> None:
+    def _run_on_loop(self, change: Callable[[], Any]) -> None:
         done: Future[None] = Future()
         self._loop.call_soon_threadsafe(lambda: done.set_result(change()))
         done.result()
 
     async def _run(self) -> None:
-        self._loop, self._passes, self._closed = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
-        self._passes.set()
+        self._loop, self._open, self._closed = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+        self._open.set()
         server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
         self._started.set_result(server.sockets[0].getsockname()[1])
         await self._closed.wait()
@@ -79,25 +79,25 @@ class Link:
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
-        there = writer
+        hub_writer = writer
         with contextlib.suppress(OSError):
-            await self._passes.wait()
-            if self._refuses:
+            await self._open.wait()
+            if self._is_dropping:
                 self._reset()
             else:
-                source, there = await asyncio.open_connection(self._hub.hostname, self._hub.port)
-                self._writers.add(there)
-                await asyncio.gather(self._pass(reader, there), self._pass(source, writer))
-        self._writers -= {writer, there}
+                hub_reader, hub_writer = await asyncio.open_connection(self._hub.hostname, self._hub.port)
+                self._writers.add(hub_writer)
+                await asyncio.gather(self._forward(reader, hub_writer), self._forward(hub_reader, writer))
+        self._writers -= {writer, hub_writer}
         writer.close()
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while chunk := await reader.read(_CHUNK_BYTES):
                 if self._delay_s:
                     await asyncio.sleep(self._delay_s)
-                await self._passes.wait()
+                await self._open.wait()
                 writer.write(chunk)
                 await writer.drain()
-        await self._passes.wait()
+        await self._open.wait()
         writer.close()

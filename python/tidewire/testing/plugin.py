@@ -1,4 +1,4 @@
-"""Plugin of pytest: nodes, hubs, streams and processes as fixtures."""
+"""Pytest plugin with nodes, hubs, streams and processes as fixtures."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make a test of each history, with fixtures of its own."""
+    """Run a test once per history, each time with new fixtures."""
     marker = metafunc.definition.get_closest_marker("tidewire")
     if marker is None:
         return
-    first, chosen = marker.kwargs.get("seed", 0), metafunc.config.getoption("--tidewire-seed")
-    seeds = range(first, first + marker.kwargs.get("histories", 1)) if chosen is None else [chosen]
+    first, seed_option = marker.kwargs.get("seed", 0), metafunc.config.getoption("--tidewire-seed")
+    seeds = range(first, first + marker.kwargs.get("histories", 1)) if seed_option is None else [seed_option]
     metafunc.fixturenames.append("tidewire_seed")
     metafunc.parametrize("tidewire_seed", seeds, indirect=True, ids="seed={}".format)
 
 
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Say how a history that failed is replayed."""
+    """Add the command that replays a failed history to its report."""
     if call.excinfo and "tidewire_seed" in getattr(item, "fixturenames", ()) and hasattr(item, "callspec"):
         item.add_report_section(call.when, "replay", f"pytest {item.nodeid!r}")
 
 
 @pytest.fixture
 def tidewire_seed(request: pytest.FixtureRequest) -> int:
-    """The seed of this history; 0 without the marker ``tidewire``."""
+    """Seed of this history; 0 without the marker ``tidewire``."""
     seed: int = getattr(request, "param", 0)
     random.seed(seed)
     return seed
@@ -56,15 +56,15 @@ def tidewire_seed(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def tidewire_node(request: pytest.FixtureRequest) -> Iterator[Node]:
-    """A node in memory, in its block: on the event loop of a coroutine test, else used from plain
-    threads through ``node.sync``. After the test its stop report is checked.
+    """Started node in memory: on the event loop of a coroutine test, or else for plain threads
+    through ``node.sync``. Its stop report is checked after the test.
     """
     yield from _node(request)
 
 
 @pytest.fixture
 def tidewire_streams(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
-    """A node like ``tidewire_node``, with streams, buckets and leases in a folder of the test."""
+    """Node like ``tidewire_node``, with streams, buckets and leases in a temporary folder."""
     yield from _node(request, data=tmp_path / "tidewire")
 
 
@@ -80,18 +80,18 @@ def _node(request: pytest.FixtureRequest, **options: Any) -> Iterator[Node]:
     else:
 
         @functools.wraps(test)
-        async def in_node(*args: Any, **kwargs: Any) -> None:
+        async def run_in_node(*args: Any, **kwargs: Any) -> None:
             async with node:
                 await test(*args, **kwargs)
 
-        request.node.obj = in_node  # whichever plugin runs coroutine tests finds the loop there
+        request.node.obj = run_in_node  # any plugin for coroutine tests runs it
         yield node
     assert_balanced(node)
 
 
 @pytest.fixture
 def tidewire_hub(tmp_path: Path) -> Iterator[Listener]:
-    """A hub of this process with streams of its own: ``tw.Node(tidewire_hub.url)`` joins it."""
+    """Hub in this process with its own streams: ``tw.Node(tidewire_hub.url)`` joins it."""
     import tidewire as tw
 
     with tw.Node(name="hub", data=tmp_path / "hub") as node:
@@ -100,8 +100,8 @@ def tidewire_hub(tmp_path: Path) -> Iterator[Listener]:
 
 @pytest.fixture
 def tidewire_cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """A hub in a process of its own, to start other processes beside: ``kill``, ``stop``, ``cont``,
-    ``restart``, and ``partition``, ``delay``, ``drop``, ``heal`` of their links.
+    """Hub in its own process, which can start further processes. Processes have ``kill``, ``stop``,
+    ``cont`` and ``restart``; their links have ``partition``, ``delay``, ``drop`` and ``heal``.
     """
     from tidewire.testing.cluster import Cluster
 
@@ -112,7 +112,7 @@ def tidewire_cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def tidewire_clock() -> Iterator[Clock]:
-    """Virtual time: while all threads sleep, the clock jumps to the next deadline."""
+    """Virtual clock: while all threads sleep, it jumps to the next deadline."""
     from tidewire.testing.clock import Clock
 
     with Clock() as clock:

@@ -22,17 +22,18 @@ _LISTED_MAX = 20
 
 
 class Recorder:
-    """Records what is published on the subjects of a pattern, in its block: ``async with
-    Recorder(node, "orders.>") as orders``, or ``with`` in a plain thread, where ``orders.sync`` has
-    the blocking ``next``. Requests are not recorded.
+    """Recorder of the messages on the subjects of a pattern. Requests are not recorded.
+
+    It records within its block: ``async with Recorder(node, "orders.>") as orders``. In a plain
+    thread use ``with`` and the blocking ``orders.sync.next``.
 
     Args:
-        node: The node that hears the messages.
-        pattern: As for ``node.subscribe``, which raises on entry what it has against it.
-        capacity: Messages that it stores. After one more, ``next`` fails.
+        node: The subscribing node.
+        pattern: Pattern as for ``node.subscribe``. Entering the block raises the same errors.
+        capacity: Maximum number of recorded messages. After one more, ``next`` fails.
 
     Attributes:
-        seen: All messages so far, oldest first, each a ``tw.Envelope``.
+        seen: All recorded messages, oldest first, each a ``tw.Envelope``.
     """
 
     def __init__(self, node: Node, pattern: str, capacity: int = 10_000) -> None:
@@ -49,28 +50,32 @@ class Recorder:
         self._changes.ring()
 
     async def next(self, count: int = 1, timeout: float = 5.0) -> list[Envelope]:
-        """Wait for so many messages that ``next`` has not returned yet, at most ``timeout``
-        seconds, and return them, oldest first. A wait that is cancelled or fails takes none.
+        """Wait for the next ``count`` messages, and return them, oldest first. A wait that is
+        cancelled or fails consumes none.
+
+        Args:
+            count: Number of messages.
+            timeout: Timeout in seconds.
 
         Raises:
-            AssertionError: if they do not come in time, or more came than the recorder stores; the
-                message lists those that came.
+            AssertionError: if the timeout passes first, or the capacity is exceeded; the message
+                lists the received messages.
         """
         return await steps.awaited(self._next(count, timeout))
 
     def _next(self, count: int = 1, timeout: float = 5.0) -> Steps[list[Envelope]]:
-        end = monotonic() + timeout
+        deadline = monotonic() + timeout
         while True:
-            # Before the look: what comes meanwhile is looked at again.
-            rang, came, left_s = self._changes.count, self.seen[self._taken :], end - monotonic()
-            if len(came) >= count and not self._lost:
+            # Read before the messages, so that a later message ends the wait.
+            count_before, pending, left_s = self._changes.count, self.seen[self._taken :], deadline - monotonic()
+            if len(pending) >= count and not self._lost:
                 self._taken += count
-                return came[:count]
+                return pending[:count]
             if left_s <= 0 or self._lost:
                 lost = f", and {self._lost} over its capacity={self._capacity}" if self._lost else ""
-                listed = ", ".join(f"{one.subject} {short(one.message)}" for one in came[:_LISTED_MAX])
-                raise AssertionError(f"{self._pattern}: {len(came)} of {count} came in {timeout} s{lost}: {listed}")
-            yield self._node._engine.changed(self._changes, rang, left_s)
+                listed = ", ".join(f"{one.subject} {short(one.message)}" for one in pending[:_LISTED_MAX])
+                raise AssertionError(f"{self._pattern}: {len(pending)} of {count} came in {timeout} s{lost}: {listed}")
+            yield self._node._engine.changed(self._changes, count_before, left_s)
 
     async def __aenter__(self) -> Self:
         self._subscription = self._node._subscribe(self._pattern, self._record, None, listens=True)
@@ -90,6 +95,6 @@ class Recorder:
 
 
 class RecorderSync(Blocking[Recorder]):
-    """Blocking calls of a recorder, at ``recorder.sync``."""
+    """Blocking methods of a recorder, at ``recorder.sync``."""
 
     next = blocking(Recorder.next, "_next")

@@ -1,6 +1,4 @@
-"""Batch size of functions that take several tasks in one call. A state machine without a
-clock: time is an argument.
-"""
+"""Batch size of functions that take several tasks in one call. A function without a clock."""
 
 from __future__ import annotations
 
@@ -10,17 +8,17 @@ from tidewire.pools.options import Batch
 
 
 class Call(NamedTuple):
-    """Call the function with so many tasks now (0: not now), or look again at a later time."""
+    """Size of a batch to start now (0 for none), and the time of the next decision."""
 
     size: int
     again_ns: int | None = None
 
 
 def plan(batch: Batch, now_ns: int, waiting: int, oldest_ns: int, busy: int) -> Call:
-    """Decide what an idle worker does with ``waiting`` tasks while ``busy`` others are at work.
+    """Decide the next batch of an idle worker for ``waiting`` tasks, with ``busy`` other workers.
 
-    Without others at work nothing can be gained by waiting, so even a single task goes at once.
-    With others, a batch may fill until its oldest task has waited for the budget.
+    Without busy workers a wait gains nothing, so that even a single task starts at once. Otherwise
+    a batch may fill until its oldest task has waited for the budget.
     """
     if waiting == 0:
         return Call(0)

@@ -1,12 +1,11 @@
-"""Number of tasks that a worker process gets at once. A state machine without a clock: measured
-times go in.
+"""Number of tasks per assignment to a worker. A state machine without a clock: measured times are
+arguments.
 
-A batch should keep a worker busy for about ``TARGET_US``: long enough that carrying it costs
-little, short enough that a result is not held up. A worker has up to two batches, so that it finds
-the next one when it is done with the first. A task that takes as long as a batch by itself is given
-alone, because the next one may find an idle worker elsewhere; while more tasks wait than there are
-workers none will be idle, and a worker gets one ahead, unless the way there takes no time beside
-such a task.
+A batch should keep a worker busy for about ``TARGET_US``: long enough to amortize its transfer,
+short enough not to delay results. A worker has up to two batches, so that it starts the second
+without a wait. A task that takes as long as a batch is assigned alone, as another worker may be
+idle for the next one. While more tasks wait than there are workers, none will be idle, so that a
+worker gets one task ahead. It gets none if a task takes so long that its transfer is negligible.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ _LEARN_SLOWER = 0.5
 
 
 class BatchSizer:
-    """Sizes batches by how long tasks took so far."""
+    """Batch sizes from the measured duration of tasks."""
 
     def __init__(self) -> None:
         self.task_us: float | None = None
         self._largest = 1
 
     def learn(self, count: int, spent_us: float) -> None:
-        """Take note that a worker spent this long on this many tasks. Slower tasks are believed
-        sooner than faster ones.
+        """Add a sample: the time that a worker spent on ``count`` tasks. Slower samples have more
+        weight than faster ones.
         """
         if count <= 0:
             return
@@ -41,7 +40,7 @@ class BatchSizer:
         self._largest = max(1, min(_BATCH_MAX, max(self._largest, count * 4)))
 
     def size(self, waiting: int, workers: int, tasks: int, batches: int) -> int:
-        """Return how many of ``waiting`` tasks to give to a worker that has ``tasks`` in
+        """Return the number of ``waiting`` tasks to assign to a worker that has ``tasks`` in
         ``batches``; 0 for none now.
         """
         batch = self._batch()
@@ -50,9 +49,9 @@ class BatchSizer:
         if batches >= _BATCHES_MAX or tasks >= batch * _BATCHES_MAX:
             return 0
         share = -(-waiting // max(workers, 1))
-        # One worker may as well do so many alone: waking a second one would cost more.
-        alone = int(_SPREAD_US / self.task_us) if self.task_us else 1
-        return min(waiting, batch, max(share, alone))
+        # For so few tasks the wakeup of a second worker costs more than it gains.
+        single_share = int(_SPREAD_US / self.task_us) if self.task_us else 1
+        return min(waiting, batch, max(share, single_share))
 
     def _batch(self) -> int:
         if self.task_us is None:
@@ -60,8 +59,6 @@ class BatchSizer:
         return int(min(TARGET_US / self.task_us, self._largest, _BATCH_MAX))
 
     def _ahead(self, waiting: int, workers: int) -> int:
-        """How many tasks that are given one by one a worker may have besides the one that it is
-        at.
-        """
-        known_short = self.task_us is not None and self.task_us < _AHEAD_US
-        return 1 if known_short and waiting > workers else 0
+        """Return the number of single tasks that a worker may have besides its running one."""
+        is_short = self.task_us is not None and self.task_us < _AHEAD_US
+        return 1 if is_short and waiting > workers else 0

@@ -1,4 +1,4 @@
-"""The restart policy of pool workers. A state machine: time goes in, a decision comes out."""
+"""Restart policy of pool workers. A state machine without a clock: time is an argument."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ from tidewire.pools.options import Restarts
 
 
 class Replace(NamedTuple):
-    """Replace the worker after this wait."""
+    """Decision to replace the worker after a wait."""
 
     wait_ms: float
 
 
 class GiveUp(NamedTuple):
-    """Replace no worker any more."""
+    """Decision to replace no more workers."""
 
     reason: str
 
 
 class RestartWindow:
-    """Counts workers that ended without having finished a task.
+    """Window of workers that ended without a finished task.
 
-    A worker that finished one shows that the pool can work: its end is bad luck or one bad task,
-    which the limit of deliveries deals with. So only ends without progress count, and only they
-    wait.
+    A worker that has finished a task proves that the pool works. Its end is bad luck or one bad
+    task, which ``max_deliveries`` limits. So only ends without progress count, with a backoff.
     """
 
     def __init__(self, options: Restarts, seed: int) -> None:
@@ -35,9 +34,7 @@ class RestartWindow:
         self._ends_ms: deque[float] = deque()
 
     def ended(self, now_ms: float, progress: bool) -> Replace | GiveUp:
-        """Decide what follows the end of a worker that had (``progress``) or had not finished a
-        task.
-        """
+        """Decide about the replacement of a worker; ``progress`` if it has finished a task."""
         self._forget(now_ms)
         if progress:
             return Replace(0.0)
@@ -61,33 +58,33 @@ class RestartWindow:
 
 
 class WorkerReplacement:
-    """Keeps count of the workers that a pool should have."""
+    """Replacement of workers up to the target number."""
 
-    def __init__(self, wanted: int, restarts: Restarts, seed: int) -> None:
-        self.wanted = wanted
+    def __init__(self, target: int, restarts: Restarts, seed: int) -> None:
+        self.target = target
         self.given_up: tuple[str, BaseException | None] | None = None
         self._window = RestartWindow(restarts, seed)
         self._waits_ns: list[int] = []
 
-    def ended(self, now_ns: int, progress: bool, how: str, cause: BaseException | None) -> None:
-        """Plan the replacement of a worker that ended, or give up."""
+    def ended(self, now_ns: int, progress: bool, description: str, cause: BaseException | None) -> None:
+        """Schedule the replacement of an ended worker, or give up."""
         decision = self._window.ended(now_ns / 1e6, progress)
         if isinstance(decision, GiveUp):
-            self.give_up(f"{decision.reason}; the last one: {how}", cause)
+            self.give_up(f"{decision.reason}; the last one: {description}", cause)
         elif decision.wait_ms:
             self._waits_ns.append(now_ns + int(decision.wait_ms * 1e6))
 
     def give_up(self, reason: str, cause: BaseException | None) -> None:
-        """Start no worker any more."""
+        """Start no more workers."""
         self.given_up = self.given_up or (reason, cause)
 
-    def due(self, now_ns: int, there: int) -> bool:
-        """Tell whether a worker should be started now."""
+    def due(self, now_ns: int, count: int) -> bool:
+        """Return True if a worker should be started now."""
         self._waits_ns = [wait_ns for wait_ns in self._waits_ns if wait_ns > now_ns]
-        return self.given_up is None and there + len(self._waits_ns) < self.wanted
+        return self.given_up is None and count + len(self._waits_ns) < self.target
 
-    def next_ns(self, now_ns: int, there: int) -> int | None:
-        """Return when to ask again, or None if nothing is missing."""
-        if self.given_up is not None or there >= self.wanted:
+    def next_ns(self, now_ns: int, count: int) -> int | None:
+        """Return the time of the next check, or None if no worker is missing."""
+        if self.given_up is not None or count >= self.target:
             return None
-        return now_ns if self.due(now_ns, there) else min(self._waits_ns, default=None)
+        return now_ns if self.due(now_ns, count) else min(self._waits_ns, default=None)

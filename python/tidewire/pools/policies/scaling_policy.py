@@ -1,6 +1,4 @@
-"""The scaling policy of a pool. A state machine: time goes in, decisions come out with their
-reason.
-"""
+"""Scaling policy of a pool. A state machine without a clock: time is an argument."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ class Load(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """A new number of workers, and why."""
+    """New number of workers, with the reason."""
 
     at_ms: float
     before: int
@@ -31,10 +29,10 @@ class Decision(NamedTuple):
 
 
 class Scaling:
-    """Adds workers while the oldest task waits longer than the target, and removes those that were
-    not needed for a while.
+    """Scaling that adds workers while the oldest task waits longer than the target, and removes
+    workers that were not needed for a while.
 
-    Between the target and a quarter of it nothing changes, so that the number does not swing.
+    Between the target and a quarter of it the number is stable, to avoid oscillation.
     """
 
     def __init__(self, scale: Scale) -> None:
@@ -44,7 +42,7 @@ class Scaling:
         self._busy_most = 0
 
     def observe(self, now_ms: float, load: Load) -> Decision | None:
-        """Look at the pool, and decide if its number of workers should change."""
+        """Return a decision to change the number of workers, or None."""
         if load.oldest_wait_ms > self._scale.target_wait_ms:
             self._calm_since_ms = None
             return self._grow(now_ms, load)

@@ -1,8 +1,8 @@
 """Main program of the parent, for worker processes: its definitions can be pickled only by name.
 
-As with ``multiprocessing``, the program is imported under the name ``__mp_main__``, so that what it
-does under ``if __name__ == "__main__":`` is not done again. Unlike there, this happens only when
-something from it arrives.
+As with ``multiprocessing``, workers import the program as ``__mp_main__``, so that its block under
+``if __name__ == "__main__":`` does not run again. Unlike there, they import it only when they
+receive an object of it.
 """
 
 from __future__ import annotations
@@ -14,23 +14,19 @@ import types
 from typing import Any
 
 _ALIAS = "__mp_main__"
-_MARKS = (b"__main__", _ALIAS.encode())
-"""What is defined in it is pickled under one of these names: the other one in a worker, which has
-it from its parent.
-"""
+_NAMES = (b"__main__", _ALIAS.encode())
+"""Module names in pickles of its definitions: of the parent, and of its workers."""
 
 Source = tuple[str, str]
 """Either ``("name", module)`` or ``("path", file)``."""
 
 importing = False
-"""Whether this process is a worker that runs the main program of its parent right now."""
+"""True while this worker process imports the main program of its parent."""
 _pending: Source | None = None
 
 
 def source(main: Any) -> Source | None:
-    """Return where the main program comes from, or None if it has no file (a console, ``python
-    -c``).
-    """
+    """Return the source of the main program, or None without a file (a console, ``python -c``)."""
     name = getattr(getattr(main, "__spec__", None), "name", None)
     if name is not None:
         return None if name == "__main__" else ("name", name)
@@ -41,49 +37,49 @@ def source(main: Any) -> Source | None:
 
 
 def can_be_imported(main: Any) -> bool:
-    """Tell whether a worker can import what is defined in the main program."""
+    """Return True if a worker can import the main program."""
     return source(main) is not None
 
 
-def mentions(pickled: bytes) -> bool:
-    """Tell whether something in a pickle may come from the main program."""
-    return any(mark in pickled for mark in _MARKS)
+def references_main(pickled: bytes) -> bool:
+    """Return True if a pickle may refer to the main program."""
+    return any(mark in pickled for mark in _NAMES)
 
 
-def expect(where: Source | None) -> None:
-    """Note where the main program of the parent is. It is imported when it is needed."""
+def set_parent_source(main_source: Source | None) -> None:
+    """Set the source of the parent's main program, which is imported on demand."""
     global _pending
-    _pending = where
+    _pending = main_source
 
 
 def loads(pickled: bytes) -> Any:
-    """Unpickle, with the parent's main program if that is needed."""
-    if _pending is not None and mentions(pickled):
+    """Unpickle, after an import of the parent's main program if the pickle refers to it."""
+    if _pending is not None and references_main(pickled):
         _import()
     return pickle.loads(pickled)
 
 
 def _import() -> None:
     global importing, _pending
-    where, _pending = _pending, None
-    assert where is not None
+    main_source, _pending = _pending, None
+    assert main_source is not None
     importing = True
     try:
-        _become_main(_run(where))
+        _become_main(_run(main_source))
     except BaseException:
-        _pending = where
+        _pending = main_source
         raise
     finally:
         importing = False
 
 
-def _run(where: Source) -> dict[str, Any]:
+def _run(main_source: Source) -> dict[str, Any]:
     import runpy
 
-    kind, place = where
+    kind, location = main_source
     if kind == "name":
-        return runpy.run_module(place, run_name=_ALIAS, alter_sys=True)
-    return runpy.run_path(place, run_name=_ALIAS)
+        return runpy.run_module(location, run_name=_ALIAS, alter_sys=True)
+    return runpy.run_path(location, run_name=_ALIAS)
 
 
 def _become_main(names: dict[str, Any]) -> None:

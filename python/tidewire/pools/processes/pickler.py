@@ -1,5 +1,5 @@
 """Pickler of functions, arguments and results for worker processes: ``pickle``, or ``cloudpickle``
-where the caller chose it or the program has no file.
+by choice or in a program without a file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def of_program(pickler: Pickler) -> Pickler:
 
 
 def dumps_of(pickler: str) -> Dumps:
-    """Return what makes bytes that ``pickle.loads`` reads.
+    """Return the ``dumps`` function of a pickler.
 
     Raises:
         InvalidArgument: if it is not installed.
@@ -53,14 +53,14 @@ def dumps_of(pickler: str) -> Dumps:
 
 
 def plain(value: Any) -> bytes:
-    """Pickle with ``pickle``: functions and classes by their names."""
+    """Pickle with ``pickle``: functions and classes by name."""
     return pickle.dumps(value, _PROTOCOL)
 
 
 def _by_need(value: Any) -> bytes:
-    """Pickle by name, and by value if that is not possible or names the main program."""
+    """Pickle by name, or by value if that fails or refers to the main program."""
     try:
         pickled = plain(value)
     except Exception:  # noqa: BLE001
         return dumps_of("cloudpickle")(value)
-    return dumps_of("cloudpickle")(value) if main_module.mentions(pickled) else pickled
+    return dumps_of("cloudpickle")(value) if main_module.references_main(pickled) else pickled

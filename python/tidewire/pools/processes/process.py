@@ -1,16 +1,16 @@
-"""Parent's side of one worker process: its start, its connection, its tasks, and its end.
+"""Parent side of one worker process: its start, connection, tasks and end.
 
-Process workers are fresh interpreters, each joined to the supervisor of the pool by one pair of
-Unix sockets. Where this differs from ``multiprocessing`` and why:
+Process workers are new interpreters, each connected to the supervisor of the pool by one pair of
+Unix sockets. Differences from ``multiprocessing``, with their reasons:
 
-- Tasks of numbers and short texts travel in ``marshal`` frames, others are pickled one by one when
-  they are submitted: two tasks never share an object, a mistake is raised where it was made, and a
-  task that goes out again is not pickled again.
-- A worker notes on a page of shared memory which task it is at. So the parent knows what a worker
-  that was killed had begun, and takes back what waits behind a task that takes long.
-- The main program of the parent is imported by a worker only when something from it arrives.
-- Only workers that ended without having finished a task count as restarts: others show that the
-  pool works, and a task that kills its workers is quarantined by its deliveries.
+- Tasks of numbers and short texts are sent in ``marshal`` frames. Other tasks are pickled one by
+  one in ``submit``: two tasks never share an object, an error is raised by its submit, and a
+  redelivered task is not pickled again.
+- A worker writes the position of its running task to shared memory. So the parent knows which task
+  a killed worker had begun, and can recall tasks behind a slow one.
+- A worker imports the main program of the parent only when it receives an object of it.
+- Only workers that end without a finished task count as restarts. Others prove that the pool works,
+  and ``max_deliveries`` quarantines a task that kills its workers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tidewire.pools.processes.status_page import BEAT_NS, BEGUN, NOTHING, SKIP_A
 from tidewire.pools.processes.wire import Frames, frame
 from tidewire.pools.task import Task, Unit, singles
 
-# Larger pieces would come from the system each time, and go back to it.
+# Larger buffers are allocated from the system and released on each read.
 _READ_BYTES = 65_536
 
 
@@ -43,75 +43,73 @@ class ProcessWorker(ChildProcess):
         self.assignments: deque[Assignment] = deque()
         self.sent = self.reported = 0
         self.handled = self.errors = 0
-        self.started_ns = self.heard_ns = time.monotonic_ns()
+        self.started_ns = self.received_ns = time.monotonic_ns()
         self.busy_ns = 0
         self.kill_ns: int | None = None
-        self.doubted_ns = 0
+        self.suspected_ns = 0
         self.recall_to = self.recall_ns = 0
-        self._taken_back = NOTHING
+        self._recalled_from = NOTHING
         self.cancelled_at = self.cancelled_ns = 0
         self._frames = Frames()
         self._unsent = bytearray()
-        heard, self._bell = os.pipe()
+        wake_read, self._wake_write = os.pipe()
         try:
-            super().__init__("tidewire.pools.processes.worker", heard)
+            super().__init__("tidewire.pools.processes.worker", wake_read)
         except BaseException:
-            os.close(self._bell)
+            os.close(self._wake_write)
             raise
         finally:
-            os.close(heard)
-        os.set_blocking(self._bell, False)
+            os.close(wake_read)
+        os.set_blocking(self._wake_write, False)
         self.page.words[SKIP_AFTER] = NOTHING
         self.push(setup)
 
     # Tasks
 
     @property
-    def given(self) -> int:
-        """How many tasks it has, in positions."""
+    def assigned(self) -> int:
+        """Number of assigned positions."""
         return self.sent - self.reported
 
-    def give(self, assignment: Assignment, items: list[Any] | tuple[Any, ...]) -> None:
-        """Hand over tasks, which get the next positions."""
+    def assign(self, assignment: Assignment, items: list[Any] | tuple[Any, ...]) -> None:
+        """Send tasks, which get the next positions."""
         self.assignments.append(assignment)
         self.sent = assignment.end = self.sent + assignment.count
         self.push(frame(items))
 
     def take_outcomes(self, outcomes: list[Any]) -> tuple[Assignment, list[Any]]:
-        """Note that the next outcomes have arrived. Return those that count, and the assignment, in
-        which the caller notes their end: outcomes of tasks that were taken back do not count.
+        """Record the next outcomes. Return their assignment and the valid outcomes, which excludes
+        recalled tasks. The caller marks their tasks as ended.
         """
         assignment = self.assignments[0]
-        counted = outcomes[: max(self._taken_back - self.reported - 1, 0)]
+        valid = outcomes[: max(self._recalled_from - self.reported - 1, 0)]
         self.reported += len(outcomes)
         if self.reported == assignment.end:
             self.assignments.popleft()
         if self.recall_to and self.reported >= self.recall_to:
-            self.recall_to, self._taken_back = 0, NOTHING
+            self.recall_to, self._recalled_from = 0, NOTHING
             self.page.words[SKIP_AFTER] = NOTHING
-        return assignment, counted
+        return assignment, valid
 
-    def at(self) -> int:
-        """Return the position that it has begun and not reported, or 0."""
+    def current_position(self) -> int:
+        """Return the position that was begun and not reported, or 0."""
         begun = self.page.words[BEGUN]
         return begun if begun > self.reported else 0
 
-    def at_since_ns(self) -> int:
-        """Return the start time of its present task."""
+    def current_since_ns(self) -> int:
+        """Return the start time of the running task."""
         return self.page.words[STARTED_NS]
 
     def alive_ns(self) -> int:
-        """Return when it gave its last sign of life: it wrote something, began a task, or its heart
-        beat.
-        """
-        return max(self.heard_ns, self.page.words[STARTED_NS], self.page.words[BEAT_NS])
+        """Return the time of its last sign of life: a frame, start of a task, or heartbeat."""
+        return max(self.received_ns, self.page.words[STARTED_NS], self.page.words[BEAT_NS])
 
     def between(self, first: int, last: int) -> list[Unit]:
         """Return the tasks at the positions from ``first`` to ``last`` that were neither reported
-        nor taken back.
+        nor recalled.
         """
         units: list[Unit] = []
-        first, last = max(first, self.reported + 1), min(last, self._taken_back - 1)
+        first, last = max(first, self.reported + 1), min(last, self._recalled_from - 1)
         for assignment in self.assignments:
             before = assignment.end - assignment.count
             start, stop = max(first - 1 - before, 0), min(last - before, assignment.count)
@@ -120,41 +118,39 @@ class ProcessWorker(ChildProcess):
         return units
 
     def tasks_at(self, position: int) -> list[Task]:
-        """Return the tasks of the call at a position: one, or several if the function takes
-        batches.
-        """
+        """Return the tasks of the call at a position: one task, or a batch."""
         return singles(self.between(position, position))
 
     def recall(self, now_ns: int, after: int) -> None:
-        """Ask it to skip the tasks that it has not begun. ``take_back`` tells a moment later which
-        these are.
+        """Request to skip the tasks that were not begun. ``take_recalled`` returns them a
+        millisecond later.
         """
         self.page.words[SKIP_TO] = self.sent
         self.page.words[SKIP_AFTER] = after
         self.recall_to, self.recall_ns = self.sent, now_ns
 
-    def take_back(self) -> list[Unit]:
-        """Take back the tasks that it will not begin any more, in their order."""
+    def take_recalled(self) -> list[Unit]:
+        """Return the recalled tasks, which the worker skips, in their order."""
         first = max(self.page.words[BEGUN], self.page.words[SKIP_AFTER], self.reported) + 1
         units = self.between(first, self.recall_to)
-        self._taken_back = first
+        self._recalled_from = first
         return units
 
-    def cancel(self, now_ns: int, at: int) -> None:
-        """Ask it to end its present task, which was cancelled."""
-        self.cancelled_at, self.cancelled_ns = at, now_ns
+    def cancel(self, now_ns: int, current_position: int) -> None:
+        """Request the cancellation of its running task."""
+        self.cancelled_at, self.cancelled_ns = current_position, now_ns
         with contextlib.suppress(OSError):
-            os.write(self._bell, at.to_bytes(8, "little"))
+            os.write(self._wake_write, current_position.to_bytes(8, "little"))
 
     # The connection
 
     @property
     def has_unsent(self) -> bool:
-        """True if the connection could not take everything yet."""
+        """True if data waits for the connection."""
         return bool(self._unsent)
 
     def push(self, data: bytes = b"") -> bool:
-        """Write what the connection takes, and keep the rest. True if nothing is left."""
+        """Write as much as possible, and buffer the rest. Return True if nothing is buffered."""
         self._unsent += data
         try:
             while self._unsent:
@@ -162,12 +158,12 @@ class ProcessWorker(ChildProcess):
         except BlockingIOError:
             return False
         except OSError:
-            # The worker has ended; its tasks are redelivered when the supervisor sees the end.
+            # The worker has ended: the supervisor redelivers its tasks.
             self._unsent.clear()
         return True
 
     def receive(self) -> Iterator[Any]:
-        """Yield what has arrived. Raises EOFError at its end, and BrokenFrame."""
+        """Yield received values. Raises EOFError at the end, and BrokenFrame."""
         while True:
             try:
                 piece = self.socket.recv(_READ_BYTES)
@@ -181,31 +177,31 @@ class ProcessWorker(ChildProcess):
             if len(piece) < _READ_BYTES:
                 return
 
-    # The end
+    # End
 
     def release(self, kill_ns: int) -> None:
-        """Close the connection, so that it ends by itself; after ``kill_ns`` it is killed."""
+        """Close the connection, so that the worker ends. It is killed after ``kill_ns``."""
         self.state, self.kill_ns = "ending", kill_ns
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> str:
         """See ``ChildProcess``."""
-        how = super().close()
-        # Not before: a worker also ends at the end of its bell.
-        os.close(self._bell)
-        return how
+        description = super().close()
+        # Closed last, as a worker also ends when this pipe closes.
+        os.close(self._wake_write)
+        return description
 
 
-def look(worker: ProcessWorker, now_ns: int) -> dict[str, Any]:
-    """Return the present task of a worker. May be called from any thread."""
+def worker_statistics(worker: ProcessWorker, now_ns: int) -> dict[str, Any]:
+    """Return the statistics of a worker. Any thread may call."""
     try:
-        at, since_ns, alive_ns = worker.at(), worker.at_since_ns(), worker.alive_ns()
-        task = worker.tasks_at(at)[0].number if at else None
+        current_position, since_ns, alive_ns = worker.current_position(), worker.current_since_ns(), worker.alive_ns()
+        task = worker.tasks_at(current_position)[0].number if current_position else None
     except (ValueError, IndexError):
-        # It came to an end, or on, while this was read.
-        task, since_ns, alive_ns = None, now_ns, worker.heard_ns
-    busy_ns = worker.busy_ns + (now_ns - max(since_ns, worker.heard_ns) if task is not None else 0)
+        # The worker has ended, or its task has, during the read.
+        task, since_ns, alive_ns = None, now_ns, worker.received_ns
+    busy_ns = worker.busy_ns + (now_ns - max(since_ns, worker.received_ns) if task is not None else 0)
     return {
         "worker": worker.number,
         "pid": worker.pid,
@@ -213,8 +209,8 @@ def look(worker: ProcessWorker, now_ns: int) -> dict[str, Any]:
         "handled": worker.handled,
         "errors": worker.errors,
         "busy_share": share(busy_ns, now_ns - worker.started_ns),
-        "given": worker.given,
-        "heard_ms_ago": (now_ns - worker.heard_ns) / 1e6,
+        "given": worker.assigned,
+        "heard_ms_ago": (now_ns - worker.received_ns) / 1e6,
         "last_heartbeat_ms_ago": (now_ns - alive_ns) / 1e6,
         "task": task,
         "task_ms": (now_ns - since_ns) / 1e6 if task is not None else None,

@@ -1,10 +1,9 @@
 """Page of memory that a worker process shares with its parent: its present task, its heartbeat, and
 the tasks to skip.
 
-The worker writes ``STARTED_NS`` before ``BEGUN``, so that a reader of a task's number sees no start
-before its own. The parent writes ``SKIP_TO`` before ``SKIP_AFTER`` and then waits a moment before
-it reads ``BEGUN``: from then on the worker begins no task within the range, as it writes ``BEGUN``
-first and looks at the range second.
+The worker writes ``STARTED_NS`` before ``BEGUN``, so that a reader of a position sees no earlier
+start. The parent writes ``SKIP_TO`` before ``SKIP_AFTER``, and reads ``BEGUN`` a moment later. From
+then on the worker begins no task within the range: it writes ``BEGUN`` before it reads the range.
 """
 
 from __future__ import annotations
@@ -12,16 +11,14 @@ from __future__ import annotations
 from typing import Final
 
 BEGUN: Final = 0
-"""The position of the task that was begun last; positions count from 1 what one worker was
-given.
-"""
+"""Position of the last begun task. Positions number the tasks of one worker from 1."""
 STARTED_NS: Final = 1
-"""When that was, on the monotonic clock of the machine."""
+"""Start time of this task, on the monotonic clock of the machine."""
 SKIP_AFTER: Final = 2
-"""Positions above this one are skipped ..."""
+"""Positions above this one are skipped,"""
 SKIP_TO: Final = 3
-"""... up to this one."""
+"""up to this one."""
 BEAT_NS: Final = 4
-"""When the worker last showed, while it had a task, that it can run Python."""
+"""Time of the last heartbeat, which the worker writes while it has a task."""
 
 NOTHING: Final = 2**63

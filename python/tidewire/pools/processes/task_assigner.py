@@ -15,30 +15,29 @@ from tidewire.pools.task import Task, TaskRange, Unit, singles
 _BATCH_BYTES_MAX = 262_144
 
 
-Handed = tuple[ProcessWorker, Assignment, "list[Any] | tuple[Any, ...]"]
-"""A worker, its tasks, and their items as they are written to it."""
+AssignedTasks = tuple[ProcessWorker, Assignment, "list[Any] | tuple[Any, ...]"]
+"""A worker, its tasks, and their items on the wire."""
 
 
 class TaskAssigner:
-    """Takes tasks from the backlog for workers that have room.
+    """Assigner of tasks from the backlog to workers with capacity.
 
     Attributes:
-        allotment: Sizes the batches; it learns from what comes back.
+        sizer: Sizes of batches, from the durations of tasks.
         alert: True if the next task must wake the supervisor: a worker has capacity, and the
             backlog is empty. The lock protects it.
-        again_ns: When to look again, if nothing happens before; known once ``next`` has returned
-            None.
+        again_ns: Time of the next check if no event comes first; set when ``next`` returns None.
     """
 
     def __init__(self, core: Core, workers: dict[int, ProcessWorker]) -> None:
         self._core = core
         self._workers = workers
-        self.allotment = BatchSizer()
+        self.sizer = BatchSizer()
         self.alert = False
         self.again_ns: int | None = None
 
-    def next(self, now_ns: int) -> Handed | None:
-        """Take the tasks for one worker, or return None if nobody can be given more now."""
+    def next(self, now_ns: int) -> AssignedTasks | None:
+        """Take the tasks for one worker, or return None if no worker has capacity."""
         self.again_ns = None
         batch = self._core.options.batch
         with self._core.lock:
@@ -46,32 +45,32 @@ class TaskAssigner:
                 return self._next_call(batch, now_ns)
             return self._next_tasks(now_ns)
 
-    def _next_tasks(self, now_ns: int) -> Handed | None:
+    def _next_tasks(self, now_ns: int) -> AssignedTasks | None:
         backlog, ready = self._core.backlog, self._open_workers()
         if backlog.waiting:
-            for worker in sorted(ready, key=lambda worker: worker.given):
+            for worker in sorted(ready, key=lambda worker: worker.assigned):
                 count = self._capacity_of(worker, backlog.waiting, len(ready))
                 if count:
-                    return self._handed(worker, backlog.take_retried() or backlog.take(count, _BATCH_BYTES_MAX), now_ns)
+                    return self._assign(worker, backlog.take_retried() or backlog.take(count, _BATCH_BYTES_MAX), now_ns)
         self.alert = any(self._capacity_of(worker, 1, 1) for worker in ready)
         return None
 
     def _capacity_of(self, worker: ProcessWorker, waiting: int, workers: int) -> int:
-        return self.allotment.size(waiting, workers, worker.given, len(worker.assignments))
+        return self.sizer.size(waiting, workers, worker.assigned, len(worker.assignments))
 
-    def _handed(self, worker: ProcessWorker, units: list[Unit], now_ns: int) -> Handed | None:
+    def _assign(self, worker: ProcessWorker, units: list[Unit], now_ns: int) -> AssignedTasks | None:
         if not units:
             return None
         assignment = Assignment(units)
-        self._core.counters.took(assignment.count, units[0].queued_ns, now_ns)
+        self._core.counters.count_assignment(assignment.count, units[0].queued_ns, now_ns)
         return worker, assignment, _items(units)
 
-    def _next_call(self, batch: Batch, now_ns: int) -> Handed | None:
-        """Take one call of a function that takes batches. A worker gets one at a time: the next one
-        may grow meanwhile.
+    def _next_call(self, batch: Batch, now_ns: int) -> AssignedTasks | None:
+        """Take one batch for an idle worker. A worker has one batch at a time, so that the next one
+        can fill.
         """
         backlog, ready = self._core.backlog, self._open_workers()
-        idle = [worker for worker in ready if not worker.given]
+        idle = [worker for worker in ready if not worker.assigned]
         first = backlog.first()
         if first is None or not idle:
             self.alert = bool(idle)
@@ -81,7 +80,7 @@ class TaskAssigner:
             self.alert, self.again_ns = True, call.again_ns
             return None
         tasks = singles(backlog.take_retried() or backlog.take(call.size))
-        self._core.counters.took(len(tasks), tasks[0].queued_ns, now_ns)
+        self._core.counters.count_assignment(len(tasks), tasks[0].queued_ns, now_ns)
         return idle[0], Assignment(list(tasks), is_call=True), [[task.payload for task in tasks]]
 
     def _open_workers(self) -> list[ProcessWorker]:
@@ -89,7 +88,7 @@ class TaskAssigner:
 
 
 def _items(units: list[Unit]) -> list[Any] | tuple[Any, ...]:
-    """Return the items of a frame, as ``wire.py`` describes them."""
+    """Return the items of a frame, in the format of ``wire.py``."""
     if len(units) == 1 and isinstance(units[0], TaskRange) and units[0].payload is None:
         return tuple(units[0].values[units[0].start : units[0].stop])
     items: list[Any] = []

@@ -1,4 +1,4 @@
-"""The task of a submit: its function and arguments, pickled."""
+"""Tasks of submits, with pickled arguments for processes."""
 
 from __future__ import annotations
 
@@ -16,56 +16,56 @@ from tidewire.pools.task import Task, TaskRange
 
 
 class Packing:
-    """Makes the tasks of one pool: those for processes carry their arguments as they travel."""
+    """Factory of the tasks of one pool. Tasks for processes have encoded arguments."""
 
     def __init__(self, options: Options) -> None:
         self._takes_batches = options.batch is not None
-        self._travels = options.kind == "process"
-        # The trace context, if there are spans, goes before the arguments.
-        self._lead: Callable[[], tuple[Any, ...]] = tuple
+        self._is_pickled = options.kind == "process"
+        # With spans, the trace context precedes the arguments.
+        self._prefix: Callable[[], tuple[Any, ...]] = tuple
         if options.traced is not None:
-            self._lead = lambda: (fields_for_workers(),)
-        self._dumps = dumps_of(options.pickler if self._travels else "pickle")
+            self._prefix = lambda: (fields_for_workers(),)
+        self._dumps = dumps_of(options.pickler if self._is_pickled else "pickle")
 
     def task(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: int = 0) -> Task:
-        """Return a new task, which the answer that waits for it knows by ``key``.
+        """Return a new task. Its receiver identifies it by ``key``.
 
         Raises:
-            InvalidArgument: if an argument can't be pickled, or a function that takes batches gets
-                more than one value.
+            InvalidArgument: if an argument can't be pickled, or a pool with batches gets more than
+                one value.
             PayloadTooLarge: if the pickled arguments are too large.
         """
         if self._takes_batches and (len(args) != 1 or kwargs):
             raise InvalidArgument(
                 f"args: a pool with batch takes one value per task, not {len(args)} and {len(kwargs)} by name: submit(value)"
             )
-        lead = self._lead()
-        return Task(args, kwargs, _packed(lead, args, kwargs, self._dumps) if self._travels else lead or None, key)
+        prefix = self._prefix()
+        return Task(args, kwargs, _pack(prefix, args, kwargs, self._dumps) if self._is_pickled else prefix or None, key)
 
     def range(
         self, values: list[Any], key: int, answer: InFlightTasks
     ) -> tuple[Task | TaskRange | None, Exception | None]:
-        """Return new tasks, one for each value, which the answer knows by keys from ``key`` on; and
-        the error of the first value that can't travel, which ends the tasks.
+        """Return new tasks, one per value, with consecutive keys from ``key``. A value that can't
+        be pickled ends them, and its error is returned too.
         """
-        lead, unfit = self._lead(), None
-        payload: list[Any] | None = [lead] * len(values) if lead else None
-        if self._travels and (lead or not are_plain(values)):
+        prefix, pickle_error = self._prefix(), None
+        payload: list[Any] | None = [prefix] * len(values) if prefix else None
+        if self._is_pickled and (prefix or not are_plain(values)):
             payload = []
             try:
                 for value in values:
-                    payload.append(_packed(lead, (value,), {}, self._dumps))
+                    payload.append(_pack(prefix, (value,), {}, self._dumps))
             except Exception as error:  # noqa: BLE001
-                unfit, values = error, values[: len(payload)]
+                pickle_error, values = error, values[: len(payload)]
         if not values:
-            return None, unfit
+            return None, pickle_error
         unit = TaskRange(values, payload, key, answer)
-        return (unit.part(0, 1) if unit.count == 1 else unit), unfit
+        return (unit.part(0, 1) if unit.count == 1 else unit), pickle_error
 
 
-def _packed(lead: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any], dumps: Dumps) -> Any:
+def _pack(prefix: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any], dumps: Dumps) -> Any:
     try:
-        payload = pack_arguments(lead + args, kwargs, dumps)
+        payload = pack_arguments(prefix + args, kwargs, dumps)
     except Exception as error:
         raise InvalidArgument(unpicklable(args, kwargs, error, dumps)) from error
     if type(payload) is bytes and len(payload) > limits.POOL_TASK_BYTES.max:

@@ -16,59 +16,57 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
 Done = tuple[Unit, "BaseException | None", Any]
-"""A task with its error, or None and its result; a range with one error, or a list of results."""
+"""A task with its error or result, or a range with one error or a list of results."""
 
 
 class Answer(Protocol):
-    """The receiver of a task's result.
+    """Receiver of a task's outcome.
 
     Attributes:
-        home: The event loop on which ``settle`` must be called, or None for any thread.
-        is_abandoned: Nobody waits for results any more.
-        is_cancelled: Workers are to end the tasks of this receiver.
+        loop: Event loop for calls of ``settle``, or None for any thread.
+        is_abandoned: True if the receiver discards outcomes.
+        is_cancelled: True if workers must end the tasks of this receiver.
     """
 
     @property
-    def home(self) -> AbstractEventLoop | None: ...
+    def loop(self) -> AbstractEventLoop | None: ...
     @property
     def is_abandoned(self) -> bool: ...
     @property
     def is_cancelled(self) -> bool: ...
 
     def settle(self, key: int, error: BaseException | None, value: Any) -> None:
-        """Take an outcome. Called once for each task; an answer that has been cancelled ignores
-        it.
-        """
+        """Receive an outcome. Called once per task; a cancelled receiver ignores it."""
 
 
 def deliver(done: Iterable[Done]) -> None:
-    """Hand outcomes to those who wait for them. No lock may be held."""
+    """Deliver outcomes to their receivers. No lock may be held."""
     bursts: dict[AbstractEventLoop, list[tuple[Answer, int, BaseException | None, Any]]] = {}
-    flights: dict[InFlightTasks, None] = {}
+    maps: dict[InFlightTasks, None] = {}
     for task, error, value in done:
         answer, task.answer = task.answer, None
         if answer is None:
             continue
-        home = answer.home
-        if home is not None:
-            burst = bursts.get(home)
+        loop = answer.loop
+        if loop is not None:
+            burst = bursts.get(loop)
             if burst is None:
-                burst = bursts[home] = []
+                burst = bursts[loop] = []
             burst.append((answer, task.key, error, value))
         elif isinstance(answer, InFlightTasks):
-            flights[answer] = None
+            maps[answer] = None
             if type(task) is Task or error is not None:
                 answer.settle(task.key, error, value)
             else:
                 answer.settle_range(task.key, value)
         else:
             answer.settle(task.key, error, value)
-    for home, burst in bursts.items():
-        # A loop that was closed has nobody who waits.
+    for loop, burst in bursts.items():
+        # A closed loop has no receiver left.
         with contextlib.suppress(RuntimeError):
-            home.call_soon_threadsafe(_settle_all, burst)
-    for flight in flights:
-        flight.notify()
+            loop.call_soon_threadsafe(_settle_all, burst)
+    for tasks in maps:
+        tasks.notify()
 
 
 def _settle_all(burst: list[tuple[Answer, int, BaseException | None, Any]]) -> None:
@@ -77,25 +75,25 @@ def _settle_all(burst: list[tuple[Answer, int, BaseException | None, Any]]) -> N
 
 
 class Blocked:
-    """A thread that waits for one outcome."""
+    """Receiver of one outcome for a blocked thread."""
 
-    home = None
+    loop = None
     is_abandoned = is_cancelled = False
-    __slots__ = ("_error", "_gate", "_value")
+    __slots__ = ("_error", "_ready", "_value")
 
     def __init__(self) -> None:
-        self._gate = _thread.allocate_lock()
-        self._gate.acquire()
+        self._ready = _thread.allocate_lock()
+        self._ready.acquire()
         self._error: BaseException | None = None
         self._value: Any = None
 
     def settle(self, key: int, error: BaseException | None, value: Any) -> None:
         self._error, self._value = error, value
-        self._gate.release()
+        self._ready.release()
 
     def wait(self, timeout: float | None = None) -> Any:
-        """Block until the outcome is there. Raises TimeoutError if it is not there in time."""
-        if not self._gate.acquire(timeout=-1 if timeout is None else timeout):
+        """Block until the outcome. Raises TimeoutError if there is none in time."""
+        if not self._ready.acquire(timeout=-1 if timeout is None else timeout):
             raise TimeoutError
         if self._error is not None:
             raise self._error
@@ -103,7 +101,7 @@ class Blocked:
 
 
 class Failed:
-    """An error among the results of tasks."""
+    """Error among the results of tasks."""
 
     __slots__ = ("error",)
 
@@ -112,15 +110,13 @@ class Failed:
 
 
 class InFlightTasks:
-    """Tasks of a map that are under way. Their outcomes come in any order, and are taken in
-    order.
-    """
+    """Tasks of a map in flight. Their outcomes arrive in any order, and are consumed in order."""
 
-    home = None
+    loop = None
 
     def __init__(self) -> None:
         self.is_abandoned = self.is_cancelled = False
-        # Results that follow one another, or an error, by the key of the first.
+        # Consecutive results, or an error, by the key of the first task.
         self._results: dict[int, list[Any] | Failed] = {}
         self._next = 0
         self._lock = _thread.allocate_lock()
@@ -130,11 +126,11 @@ class InFlightTasks:
         self._results[key] = [value] if error is None else Failed(error)
 
     def settle_range(self, key: int, values: list[Any]) -> None:
-        """Take the results of tasks that follow one another."""
+        """Receive the results of consecutive tasks."""
         self._results[key] = values
 
     def notify(self) -> None:
-        """Wake the waiter, if the next result is there."""
+        """Wake the waiter if the next result is available."""
         with self._lock:
             wake = None
             if self._next in self._results:
@@ -143,8 +139,8 @@ class InFlightTasks:
             wake()
 
     def take(self) -> list[Any] | None:
-        """Return the results that are next, or None if the next one is not there. Raises the error
-        of a task that failed.
+        """Return the next results, or None if the next one is not available. Raises the error of a
+        failed task.
         """
         results = self._results.pop(self._next, None)
         if isinstance(results, Failed):
@@ -154,8 +150,8 @@ class InFlightTasks:
         return results
 
     def wait(self, wake: Any) -> bool:
-        """Ask for a call of ``wake`` once the next result is there. False means that it is there
-        already.
+        """Register ``wake``, which is called once when the next result is available. Return False
+        if it is available already.
         """
         with self._lock:
             if self._next in self._results:

@@ -1,6 +1,4 @@
-"""Reader of the items of an asynchronous map while its results are taken. A program without asyncio
-does not load this module.
-"""
+"""Reader of the items of an asynchronous map. Only programs with asyncio load this module."""
 
 from __future__ import annotations
 
@@ -13,8 +11,8 @@ if TYPE_CHECKING:
 
 
 class Feeder:
-    """Reads an asynchronous iterable in a task of its own, and submits what has come whenever it
-    has to wait for more.
+    """Task that reads an asynchronous iterable. It submits the items read so far whenever it would
+    wait for the next one.
     """
 
     def __init__(self, flow: Map, items: AsyncIterable[Any]) -> None:
@@ -28,7 +26,7 @@ class Feeder:
     # Consumer of the results
 
     async def next_result(self) -> None:
-        """Wait until the next result is there, or there is none."""
+        """Wait until the next result is available, or the map has ended."""
         ready = self._ready = self._loop.create_future()
 
         def wake() -> None:
@@ -37,13 +35,13 @@ class Feeder:
         if not self._flow.over and self._flow.wait(wake):
             await ready
 
-    def go_on(self) -> None:
-        """Read again, if that was put off until results were taken."""
+    def resume(self) -> None:
+        """Resume reading if enough results were consumed."""
         if self._flow.capacity:
             _settle(self._capacity_freed)
 
     async def close(self) -> None:
-        """End the reading, and drop what was read and not submitted."""
+        """Stop reading, and drop items that were not submitted."""
         self._flow.exhausted = True
         self._task.cancel()
         await asyncio.wait([self._task])
@@ -56,14 +54,14 @@ class Feeder:
             async for item in items:
                 self._part.append(item)
                 if len(self._part) == 1:
-                    # It is called as soon as the next item keeps this task waiting.
+                    # The call runs when this task waits for the next item.
                     self._loop.call_soon(self._submit)
                 if len(self._part) >= self._flow.free:
                     self._submit()
                     while not self._flow.capacity and not self._flow.exhausted:
                         self._capacity_freed = self._loop.create_future()
                         await self._capacity_freed
-        # The consumer of the results gets the error that ends the items, in its place.
+        # The consumer of the results receives the error after the results before it.
         except asyncio.CancelledError as cancelled:
             self._submit(over=True, error=cancelled)
             raise
@@ -78,7 +76,7 @@ class Feeder:
         try:
             self._flow.add(part, over, error)
         except Exception as refused:  # noqa: BLE001
-            self._flow.exhausted, self._flow.broken = True, refused
+            self._flow.exhausted, self._flow.error = True, refused
         if self._flow.exhausted:
             _settle(self._ready)
             self._task.cancel()

@@ -1,4 +1,4 @@
-"""Futures of asyncio. A program without asyncio does not load this module."""
+"""Futures of asyncio. Only programs with asyncio load this module."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class Submitted(asyncio.Future[Any]):
-    """The outcome of one task. Cancelling it cancels the task.
+    """Future of one task. Cancelling it cancels the task.
 
-    Until it is there, it keeps the pool from being collected.
+    It keeps the pool alive until the outcome.
     """
 
-    home: asyncio.AbstractEventLoop
+    loop: asyncio.AbstractEventLoop
     is_abandoned = is_cancelled = False
     _task: Task
     _pool: Pool | None
 
-    __slots__ = ("_pool", "_task", "home")
+    __slots__ = ("_pool", "_task", "loop")
 
     def cancel(self, msg: Any = None) -> bool:
         pool, self._pool = self._pool, None
@@ -43,12 +43,12 @@ class Submitted(asyncio.Future[Any]):
             self.set_exception(error)
 
     def listener(self, call: Callable[[float, str], Any]) -> Callable[[float, str], None]:
-        """Return what takes reports on any thread, and passes the newest on, on the event loop."""
+        """Return a listener for any thread, which passes the newest report to the event loop."""
         context, newest, is_delivered = copy_context(), (0.0, ""), True
 
-        def tell() -> None:
+        def deliver() -> None:
             nonlocal is_delivered
-            # First, so that a report of this moment is passed on later.
+            # Set first, so that a concurrent report is delivered later.
             is_delivered = True
             if not self.done():
                 call(*newest)
@@ -59,7 +59,7 @@ class Submitted(asyncio.Future[Any]):
             if is_delivered:
                 is_delivered = False
                 with suppress(RuntimeError):
-                    self.home.call_soon_threadsafe(tell, context=context)
+                    self.loop.call_soon_threadsafe(deliver, context=context)
 
         return report
 
@@ -67,7 +67,7 @@ class Submitted(asyncio.Future[Any]):
 def submitted(pool: Pool, task: Task, loop: asyncio.AbstractEventLoop) -> Submitted:
     """Return the future of a task."""
     future = Submission(loop=loop)
-    future.home = loop
+    future.loop = loop
     future._pool = pool
     future._task = task
     task.answer = future
@@ -78,35 +78,34 @@ _blocking: Any = asyncio.Future.__dict__["_asyncio_future_blocking"]
 
 
 class Submission(Submitted):
-    """One that nobody has taken for a future yet: a task can be made of it, as of any coroutine."""
+    """Future that also has the coroutine protocol until its first use as a future."""
 
     __slots__ = ()
 
     def send(self, value: Any) -> Any:
-        """Go on, as a coroutine does."""
+        """Resume, as a coroutine."""
         if self.done():
             raise StopIteration(self.result())
         _blocking.__set__(self, True)
         return self
 
     def throw(self, error: Any, value: Any = None, traceback: Any = None) -> Any:
-        """Raise an error where it waits, as a coroutine does."""
+        """Raise an error at the await, as a coroutine."""
         self.cancel()
         raise error if value is None else value
 
     def close(self) -> None:
-        """Give it up, as a coroutine does."""
+        """Cancel the task, as a coroutine."""
         self.cancel()
 
     def __hash__(self) -> int:
-        # asyncio.wait makes a set of what it is given before it looks for coroutines, which it
-        # refuses.
+        # asyncio.wait builds a set of its arguments, and then refuses coroutines.
         self.__class__ = Submitted  # type: ignore[assignment]
         return object.__hash__(self)
 
     @property
     def _asyncio_future_blocking(self) -> bool:
-        # asyncio reads this before it takes something for a future, and while a task waits for it.
+        # asyncio reads this to detect a future, and while a task waits for it.
         blocking: bool = _blocking.__get__(self)
         if not blocking:
             self.__class__ = Submitted  # type: ignore[assignment]

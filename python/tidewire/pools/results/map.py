@@ -1,6 +1,4 @@
-"""Maps: the results of many tasks in the order of their items, with a bounded number of tasks under
-way.
-"""
+"""Map of a pool: results in the order of the items, with a bounded number of tasks in flight."""
 
 from __future__ import annotations
 
@@ -20,10 +18,10 @@ if TYPE_CHECKING:
     from tidewire.pools.pool import Pool
     from tidewire.pools.task import Unit
 
-_PART = 4
+_FREE_SHARE = 4
 _READ_NS = 1_000_000
-_QUICK = frozenset({type(iter([])), type(iter(())), type(iter(range(0)))})
-"""Iterators whose items need no code."""
+_BUILTIN_ITERATORS = frozenset({type(iter([])), type(iter(())), type(iter(range(0)))})
+"""Iterators that run no user code."""
 _Part = tuple[list[Any], bool, BaseException | None]
 
 
@@ -40,64 +38,62 @@ def checked_ahead(ahead: int | None) -> int:
 
 
 class Map:
-    """Feeds tasks of one map, and takes their results. Not for two threads at once.
+    """State of one map: its submitted tasks and their results. Not thread-safe.
 
     Attributes:
-        exhausted: All items were read.
-        broken: The error with which they ended, raised after the results of the items before it.
+        exhausted: True if all items were read.
+        error: Error of the items, raised after the results of the items before it.
     """
 
     def __init__(self, pool: Pool, ahead: int) -> None:
-        # As long as there is a map, its pool is not collected.
+        # The reference keeps the pool alive during the map.
         self._pool = pool
         self._core = pool._started()
         self._ahead = ahead
         self._flight = InFlightTasks()
-        # Items may have destructors, and the lock of the pool must not be held when these run.
+        # Keeps the items alive, as their destructors must not run under the lock of the pool.
         self._units: deque[tuple[int, Unit]] = deque()
         self._keys = 0
-        self._taken = 0
+        self._consumed = 0
         self.exhausted = False
-        self.broken: BaseException | None = None
+        self.error: BaseException | None = None
 
     @property
     def free(self) -> int:
-        """How many tasks could be added now."""
-        return 0 if self.exhausted else self._ahead - (self._keys - self._taken)
+        """Number of tasks that the look-ahead permits now."""
+        return 0 if self.exhausted else self._ahead - (self._keys - self._consumed)
 
     @property
     def capacity(self) -> int:
-        """How many tasks should be added now: none until a good part of the look-ahead is free,
-        which saves trips.
+        """Number of tasks to add now: 0 until a quarter of the look-ahead is free, to submit in
+        larger parts.
         """
         free = self.free
-        return 0 if free < max(1, self._ahead // _PART) else free
+        return 0 if free < max(1, self._ahead // _FREE_SHARE) else free
 
     @property
     def over(self) -> bool:
-        """True if all items were read, and all their results taken."""
-        return self.exhausted and self._taken == self._keys
+        """True if all items were read, and all results consumed."""
+        return self.exhausted and self._consumed == self._keys
 
     def add(self, items: list[Any], over: bool, error: BaseException | None) -> None:
-        """Submit one task for each item. ``over``, perhaps with an error, says that they were the
-        last.
-        """
-        self.exhausted, self.broken = over, error
-        unit, unfit = self._pool._packing.range(items, self._keys, self._flight)
-        # One item that can't travel ends the map after the items before it.
-        if unfit is not None:
-            self.exhausted, self.broken = True, unfit
+        """Submit one task for each item. ``over`` marks the last items, with an optional error."""
+        self.exhausted, self.error = over, error
+        unit, unit_error = self._pool._packing.range(items, self._keys, self._flight)
+        # An item that can't be pickled ends the map after the items before it.
+        if unit_error is not None:
+            self.exhausted, self.error = True, unit_error
         if unit is not None:
             self._core.submit(unit)
             self._keys += unit.count
             self._units.append((self._keys, unit))
 
     def take(self) -> Iterator[Any]:
-        """Yield the results that are next. Raises the error of the first task that failed."""
+        """Yield the next available results. Raises the error of the first failed task."""
         while (results := self._flight.take()) is not None:
             yield from results
-            self._taken += len(results)
-            while self._units and self._units[0][0] <= self._taken:
+            self._consumed += len(results)
+            while self._units and self._units[0][0] <= self._consumed:
                 self._units.popleft()
 
     def wait(self, wake: Callable[[], None]) -> bool:
@@ -105,37 +101,37 @@ class Map:
         return self._flight.wait(wake)
 
     def __enter__(self) -> None:
-        """Begin to take results."""
+        """Begin to consume results."""
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Drop what nobody will take any more, and raise the error with which the items ended."""
-        if self._taken < self._keys:
+        """Cancel tasks without a consumed result, and raise the error of the items."""
+        if self._consumed < self._keys:
             self._core.cancel_all(self._flight)
-        if kind is None and self.broken is not None:
-            raise self.broken
+        if kind is None and self.error is not None:
+            raise self.error
 
 
 def map_sync(pool: Pool, items: Iterable[Any], ahead: int) -> Iterator[Any]:
-    """Yield results in order, and block for the next one."""
+    """Yield results in order, and block for each."""
     return _results_sync(Map(pool, ahead), items)
 
 
 def _results_sync(flow: Map, items: Iterable[Any]) -> Iterator[Any]:
     source = iter(items)
-    gate = _thread.allocate_lock()
-    gate.acquire()
+    ready = _thread.allocate_lock()
+    ready.acquire()
     with flow:
         while not flow.over:
             capacity = flow.capacity
             if capacity:
                 flow.add(*_read(source, capacity))
-            elif flow.wait(gate.release):
-                gate.acquire()
+            elif flow.wait(ready.release):
+                ready.acquire()
             yield from flow.take()
 
 
 def map_async(pool: Pool, items: Iterable[Any] | AsyncIterable[Any], ahead: int) -> AsyncIterator[Any]:
-    """Yield results in order, and await the next one."""
+    """Yield results in order, and await each."""
     if isinstance(items, AsyncIterable):
         return _results_of_stream(Map(pool, ahead), items)
     return _results(Map(pool, ahead), items)
@@ -178,25 +174,25 @@ async def _results_of_stream(flow: Map, items: AsyncIterable[Any]) -> AsyncItera
                 await feeder.next_result()
                 for result in flow.take():
                     yield result
-                feeder.go_on()
+                feeder.resume()
         finally:
             await feeder.close()
 
 
 def _read(source: Iterator[Any], count: int) -> _Part:
-    """Read so many items, or those that come within a moment, so that slow items do not hold up
-    what there is.
+    """Read up to ``count`` items for at most one millisecond, so that slow items do not delay the
+    items before them.
     """
-    if type(source) in _QUICK:
+    if type(source) in _BUILTIN_ITERATORS:
         part = list(islice(source, count))
         return part, len(part) < count, None
     part = []
-    until_ns = time.monotonic_ns() + _READ_NS
+    deadline_ns = time.monotonic_ns() + _READ_NS
     try:
-        # Not a list of all: what came before an error counts.
+        # Read one by one, to keep the items before an error.
         for item in islice(source, count):
             part.append(item)
-            if time.monotonic_ns() >= until_ns:
+            if time.monotonic_ns() >= deadline_ns:
                 return part, False, None
     except Exception as error:  # noqa: BLE001
         return part, True, error
