@@ -203,8 +203,8 @@ class Agents(Base):
                 per worker by default.
 
         Returns:
-            The pool. It stops with the node, after the actors; failed tasks are dead letters of the
-            node, and ``requeue`` submits them again.
+            The pool. It stops with the node, after the actors. Abandoned tasks become dead letters
+            of the node, and ``requeue`` submits them again.
 
         Raises:
             InvalidArgument: if an argument is not allowed, or the function can't be sent to a

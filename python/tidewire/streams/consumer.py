@@ -57,8 +57,8 @@ class Consumer(Reader[Event]):
             timeout: Seconds after which None is returned, during an outage at most a second later;
                 None for no limit.
 
-        Safe to cancel: events in transit return to the stream, and no delivery is counted. On NATS
-        the deliveries are counted, but never the last one.
+        Safe to cancel: events in transit return to the stream, and no delivery is used up. On NATS
+        their deliveries count, apart from the last allowed one.
         """
         raw = self._core.take()
         return await self._next(timeout) if raw is None else self._make(*raw)
