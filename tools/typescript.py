@@ -108,7 +108,7 @@ def _error(row: Row) -> str:
             continue
         lines.append(f"\t/** {field['meaning']} */")
         lines.append(f"\t{_camel(field['name'])}: {TYPES[field['type']]} = {EMPTY[field['type']]};")
-    return _comment([row["meaning"], row["mend"]]) + "\n".join(lines) + "\n}\n"
+    return _comment([row["meaning"], row["fix"]]) + "\n".join(lines) + "\n}\n"
 
 
 def _comment(paragraphs: list[str]) -> str:

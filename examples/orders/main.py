@@ -3,7 +3,7 @@ program, another URL.
 
 Run it with `make demo`, or `python examples/orders/main.py --help`. Orders arrive; three workers
 compete for billing them, and one is killed with SIGKILL; orders of an article without a price end
-in the dead letters and are requeued after a mend; of two matchers one is active, it is killed, and
+in the dead letters and are requeued after a fix; of two matchers one is active, it is killed, and
 the other takes over; a command rebuilds what each customer owes, with live progress. At the end
 each order must have been billed and matched once, and what is owed must be what a plain loop
 computes.
@@ -98,7 +98,7 @@ async def home(name: str) -> AsyncIterator[str]:
 
 
 class Shop:
-    """The program that orders, looks on, kills, mends and counts."""
+    """The program that orders, looks on, kills, repairs and counts."""
 
     def __init__(self, node: tw.Node, url: str, orders: list[Order], stack: AsyncExitStack) -> None:
         self.node, self.url, self.orders, self.stack = node, url, orders, stack
@@ -121,7 +121,7 @@ class Shop:
             for order in self.orders:
                 await out.publish("orders.created", order, key=order.customer, id=f"order-{order.number}")
         await killing
-        await self.mend()
+        await self.fix()
         return await self.rebuild() or await self.counted()
 
     async def started(self, role: str) -> asyncio.subprocess.Process:
@@ -159,7 +159,7 @@ class Shop:
             if count == payable:
                 return
 
-    async def mend(self) -> None:
+    async def fix(self) -> None:
         """Give the article its price, and requeue the orders that were given up."""
         while len(dead := await self.billing.dead_letters(limit=self.missing + 1)) < self.missing:
             await asyncio.sleep(DEAD_LOOK_S)

@@ -31,7 +31,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(stated, Some(payload.len() as u64));
         }
         Err(Unreadable::TooLong { bytes, .. }) => assert!(*bytes > MOST as u64 && payload.capacity() == 0),
-        Err(other) => assert!(other.to_string().contains(": "), "no mend in {other}"),
+        Err(other) => assert!(other.to_string().contains(": "), "no fix in {other}"),
     }
     assert!(payload.capacity() <= MOST, "it takes more memory than it may");
     let cut = bytes.len() / 2;

@@ -1,4 +1,4 @@
-//! Any text is a subject or is refused with a message that says how to mend it, and so is any
+//! Any text is a subject or is refused with a message that says how to fix it, and so is any
 //! pattern.
 
 #![no_main]
@@ -29,6 +29,6 @@ fn check_limits(taken: &str, text: &str) {
 
 fn check_message(error: &SubjectError) {
     let message = error.to_string();
-    assert!(message.contains("; "), "no mend in {message}");
+    assert!(message.contains("; "), "no fix in {message}");
     assert!(!message.contains(char::is_control), "a control character gets through in {message:?}");
 }

@@ -56,5 +56,5 @@ fn written(frames: &[Frame<'_>]) -> Vec<u8> {
 
 fn check_message(error: &WireError) {
     let message = error.to_string();
-    assert!(message.contains(": "), "no mend in {message}");
+    assert!(message.contains(": "), "no fix in {message}");
 }

@@ -1,5 +1,5 @@
 //! Heads and fields are of their form, and written as they were read, or are refused with a message
-//! that tells the mend.
+//! that tells the fix.
 //!
 //! The input is a kind, flags, the length of the head, then head and payload.
 
@@ -73,5 +73,5 @@ fn check_texts(subject: &str, fields: Fields<'_>) {
 
 fn check_message(error: &WireError) {
     let message = error.to_string();
-    assert!(message.contains(": ") || message.contains("; "), "no mend in {message}");
+    assert!(message.contains(": ") || message.contains("; "), "no fix in {message}");
 }

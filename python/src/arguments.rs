@@ -272,7 +272,7 @@ impl FromPyObject<'_, '_> for Letter {
 #[cold]
 pub fn not_an_actor(value: &Bound<'_, PyAny>, field: &str) -> PyErr {
     let text =
-        format!("{field}: {} is not an actor: give what node.spawn() returned, or node.lookup(name)", shown(value));
+        format!("{field}: {} is not an actor: give the result of node.spawn() or node.lookup(name)", shown(value));
     error(value.py(), "InvalidArgument", &text, &[])
 }
 

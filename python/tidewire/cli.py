@@ -201,12 +201,18 @@ def up(
     export: Annotated[
         list[str] | None,
         again(
-            "--export", "What it shares there, with commas: services, NAME=ALIAS, subjects such as orders.>", "NAMES"
+            "--export",
+            "Names that it shares there, with commas: services, NAME=ALIAS, subjects such as orders.>",
+            "NAMES",
         ),
     ] = None,
     import_: Annotated[
         list[str] | None,
-        again("--import", "What it takes from there, after the name of that hub: paris:billing,paris:news.>", "NAMES"),
+        again(
+            "--import",
+            "Names that it imports from there, after the name of that hub: paris:billing,paris:news.>",
+            "NAMES",
+        ),
     ] = None,
     join_token: Annotated[
         str | None,

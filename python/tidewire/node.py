@@ -122,7 +122,7 @@ class Node(Subjects, Streams, Agents):
         if self._joins_hub:
             check_address(url)
         if token is not None and (not isinstance(token, str) or not token):
-            raise InvalidArgument("token: what was given is not allowed: give a string that is not empty, or None")
+            raise InvalidArgument("token: the value is not allowed: give a string that is not empty, or None")
         if name is not None and (not isinstance(name, str) or not name):
             raise InvalidArgument(
                 f"name: {name!r} is not allowed: give a string, or None for a name made from the process id"

@@ -92,5 +92,5 @@ class Sync(Blocking[Any]):
 
 def _actor(ref: object) -> ActorRef:
     if not isinstance(ref, ActorRef):
-        raise InvalidArgument(f"ref: {ref!r} is not an actor: give what node.spawn(...) or node.lookup(...) returned")
+        raise InvalidArgument(f"ref: {ref!r} is not an actor: give the result of node.spawn(...) or node.lookup(...)")
     return ref

@@ -101,11 +101,11 @@ fn meant(path: &str) -> Option<String> {
 /// `io_threads` was meant to be `io__threads`, and `io__threadz` too.
 fn meant_in_dispatcher(rest: &str) -> Option<String> {
     let known = keys::of_dispatcher();
-    let mended = match rest.rsplit_once(DIVIDER) {
+    let divided = match rest.rsplit_once(DIVIDER) {
         Some((dispatcher, key)) => Some((dispatcher, nearest(key, &known)?)),
         None => known.iter().find_map(|key| Some((rest.strip_suffix(key)?, *key))),
     };
-    let (dispatcher, key) = mended?;
+    let (dispatcher, key) = divided?;
     let dispatcher = start_of(dispatcher.trim_matches('_'), 64);
     let dispatcher = if dispatcher.is_empty() { "default" } else { &dispatcher };
     Some(variable(&[DISPATCHERS, dispatcher, key].join(DIVIDER)))

@@ -245,6 +245,7 @@ fn key(shared: &Shared, name: &str) -> HomeResult<Subject> {
 }
 
 fn lost(shared: &Shared, name: &str, fence: u64) -> HomeError {
-    let words = format!("lease {name:?}: fence {fence} does not hold it any more: stop, and acquire it anew");
+    let words =
+        format!("lease {name:?}: fence {fence} no longer holds it: stop the protected work, and acquire it anew");
     shared.connection.error(HomeErrorKind::LeaseLost, &words)
 }

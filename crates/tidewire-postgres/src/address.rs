@@ -93,7 +93,7 @@ fn variable(name: &str) -> Option<String> {
 fn number<T: FromStr>(name: &str) -> Result<Option<T>> {
     let Some(value) = variable(name) else { return Ok(None) };
     let wrong =
-        |_| StoreError::new(ErrorKind::Url, format!("{name}: {value:?} is no number that fits: mend or unset it"));
+        |_| StoreError::new(ErrorKind::Url, format!("{name}: {value:?} is no number that fits: fix or unset it"));
     value.parse().map(Some).map_err(wrong)
 }
 

@@ -10,12 +10,12 @@ use tidewire_backend::{ErrorKind, StoreError};
 pub(crate) fn store_error(shown: &str, error: &postgres::Error) -> StoreError {
     let Some(answer) = error.as_db_error() else {
         let why = error.source().map_or_else(String::new, |source| format!(": {source}"));
-        let (kind, mend) = of_connection(error);
-        return StoreError::new(kind, format!("{shown}: {mend} ({error}{why})"));
+        let (kind, fix) = of_connection(error);
+        return StoreError::new(kind, format!("{shown}: {fix} ({error}{why})"));
     };
-    let (kind, mend) = of_state(answer.code());
+    let (kind, fix) = of_state(answer.code());
     let detail = answer.detail().map_or_else(String::new, |detail| format!("; {detail}"));
-    StoreError::new(kind, format!("{shown}: {mend} ({}{detail})", answer.message()))
+    StoreError::new(kind, format!("{shown}: {fix} ({}{detail})", answer.message()))
 }
 
 /// The driver has no kinds of such errors that a program could ask for, only their names.

@@ -9,7 +9,7 @@ use tidewire_backend::{ErrorKind, StoreError};
 pub(crate) fn store_error(path: &Path, error: &rusqlite::Error) -> StoreError {
     let file = path.display();
     let code = error.sqlite_error().map(|found| (found.code, found.extended_code));
-    let (kind, mend) = match code {
+    let (kind, fix) = match code {
         Some((_, SQLITE_IOERR_SHMSIZE)) | Some((ErrorCode::DiskFull, _)) => {
             (ErrorKind::Full, "the disk is full: make room; nothing of this call was stored")
         }
@@ -32,5 +32,5 @@ pub(crate) fn store_error(path: &Path, error: &rusqlite::Error) -> StoreError {
         Some((ErrorCode::TooBig, _)) => (ErrorKind::Invalid, "a value is too long for SQLite"),
         _ => (ErrorKind::Database, "SQLite refused"),
     };
-    StoreError::new(kind, format!("{file}: {mend} ({error})"))
+    StoreError::new(kind, format!("{file}: {fix} ({error})"))
 }

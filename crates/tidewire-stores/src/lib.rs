@@ -59,8 +59,8 @@ fn open_postgres(url: &str, _missing: Missing) -> Result<Box<dyn Campaigns>> {
     wrong(url, "is a server, for which this build has no driver: build it with the feature postgres")
 }
 
-fn wrong<T>(url: &str, mend: &str) -> Result<T> {
-    Err(StoreError::new(ErrorKind::Url, format!("store: {} {mend}", shown(url))))
+fn wrong<T>(url: &str, fix: &str) -> Result<T> {
+    Err(StoreError::new(ErrorKind::Url, format!("store: {} {fix}", shown(url))))
 }
 
 /// A URL for people: without a possible password.

@@ -309,7 +309,7 @@ fn settled(value: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
         return Ok(value);
     }
     let text = format!(
-        "handler: it returned {}, which nobody awaits on a thread of a dispatcher: make the handler itself `async def`",
+        "handler: it returned {}, which a thread of a dispatcher can't await: make the handler itself `async def`",
         value.repr()?
     );
     value.call_method0("close")?;

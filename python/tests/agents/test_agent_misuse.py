@@ -79,7 +79,7 @@ def test_a_registration_that_is_refused_leaves_nothing_behind(
 
 
 SENDS: list[tuple[dict[str, Any], str]] = [
-    ({}, "to: nobody is named"),
+    ({}, "to: no recipient is named"),
     ({"to": 3}, "to: 3"),
     ({"to": b"a"}, "to: b'a'"),
     ({"to": []}, "to: []"),

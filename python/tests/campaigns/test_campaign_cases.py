@@ -77,7 +77,7 @@ def test_values_at_their_borders(store: str) -> None:
         8: "has a lone surrogate",
         9: "column real: '0' (str) is not what a column of type float holds",
         10: "column text: b'' (bytes)",
-        11: "column nested: [nan] holds nan, which JSON can't say",
+        11: "column nested: [nan] holds nan, which JSON can't represent",
         12: "can't be written as JSON: object is no data",
         13: "nested missing",
     }.items():
@@ -101,7 +101,7 @@ def test_a_run_may_print_fork_and_try_to_end_the_process(store: str, capfd: pyte
 def test_a_run_that_closes_the_files_of_its_worker_ends_the_campaign_run(
     store: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    lost = pytest.raises(tw.CampaignError, match="run 7 closed file descriptors that it had not opened")
+    lost = pytest.raises(tw.CampaignError, match="run 7 closed file descriptors of its worker, which it had not opened")
     with running(tw.campaign(functions.closing_files, runs=30, seed=1, store=store)) as end, lost:
         end()
     assert "run 7 closed file descriptors of its worker" in capfd.readouterr().err

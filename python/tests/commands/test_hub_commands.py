@@ -233,8 +233,8 @@ def test_up_names_what_is_wrong_with_its_options(hub: tuple[tw.Node, str]) -> No
         ((*here, "--config", "/missing.toml"), ("/missing.toml",)),
         ((*here, "--http", "0.0.0.0:0"), ("clear text",)),
         ((*here, "--http", "127.0.0.1:0", "--cors", "shop.example"), ("cors",)),
-        ((*here, "--nats", "tide://127.0.0.1:1"), ("nats: what was given is no URL of NATS",)),
-        ((*here, "--nats", "nats://127.0.0.1:1", "--data", "folder"), ("nats: it is said beside data",)),
+        ((*here, "--nats", "tide://127.0.0.1:1"), ("nats: the value is no URL of NATS",)),
+        ((*here, "--nats", "nats://127.0.0.1:1", "--data", "folder"), ("nats: data is given, too",)),
         ((*here, "--nats", "nats://127.0.0.1:1?x=1"), ('"x" is no option',)),
         ((*here, "--nats", "nats://127.0.0.1:1"), ("can't be reached",)),
     )
@@ -284,7 +284,7 @@ def test_hubs_with_tls_are_trusted_by_a_file(started: Programs, certificates: Pa
     _, url = started.hub("wss://127.0.0.1:0", f"--cert={certificates}/hub.pem", f"--key={certificates}/hub.key")
     ca = str(certificates / "ca.pem")
     trusted = run(url, "services", "--ca", ca)
-    assert (trusted.returncode, trusted.stdout) == (0, f"nobody serves anything at {url}\n"), trusted.stderr
+    assert (trusted.returncode, trusted.stdout) == (0, f"no services at {url}\n"), trusted.stderr
     assert run(url, "pub", "a.b", "1", TIDEWIRE_CA=ca).returncode == 0
     assert "(ca)" in run(url, "services").stderr
     assert "missing.pem" in run(url, "services", "--ca", "missing.pem").stderr
@@ -308,7 +308,7 @@ def test_services_of_tidewire_itself_are_listed_on_request(tmp_path: Path) -> No
     internals = {"$sys", "tidewire-streams", "tidewire-commands"}
     with tw.Node(data=tmp_path, inspect=True) as node:
         url = node.listen("tide://127.0.0.1:0").url
-        assert run(url, "services").stdout == f"nobody serves anything at {url}\n"
+        assert run(url, "services").stdout == f"no services at {url}\n"
         node.serve(Books())
         listed, table, types, all_listed, all_table, all_types = run_all(
             url,

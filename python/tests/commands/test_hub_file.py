@@ -101,9 +101,9 @@ WRONG = (
     ("cert = 5", "hub.cert: 5 is not allowed: give the path of a PEM file"),
     ("http_files = []", "hub.http_files: [] is not allowed: give the path of a folder"),
     ('http_limits = { http_streams = "many" }', "hub.http_limits"),
-    ('nats = "tide://ann:secret@127.0.0.1:4222"', "hub.nats: what was given is no URL of NATS"),
-    ('tokens = ["a-long-secret"]', "hub.tokens[0]: what was given is no table"),
-    ('[[hub.tokens]]\nuser = "ann"', "hub.tokens[0].token: what was given is not allowed: give a string of 8"),
+    ('nats = "tide://ann:secret@127.0.0.1:4222"', "hub.nats: the value is no URL of NATS"),
+    ('tokens = ["a-long-secret"]', "hub.tokens[0]: the value is no table"),
+    ('[[hub.tokens]]\nuser = "ann"', "hub.tokens[0].token: the value is not allowed: give a string of 8"),
     (
         '[[hub.tokens]]\ntoken = "a-long-secret"\npublic = []',
         "hub.tokens[0].public: unknown key; did you mean publish?",

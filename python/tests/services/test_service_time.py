@@ -94,7 +94,7 @@ async def test_a_handler_that_nobody_waits_for_calls_nobody(node: tw.Node) -> No
     task.cancel()
     error = await soon(told.get())
     assert isinstance(error, tw.AskTimeout)
-    assert "nobody waits for outer.ask any more" in str(error)
+    assert "the call of outer.ask around it was cancelled" in str(error)
 
 
 async def test_a_method_may_say_how_long_it_takes(node: tw.Node) -> None:

@@ -223,7 +223,7 @@ async def test_wrong_arguments_are_named(tmp_path: Path) -> None:
         for options, said in (
             ({"active": "double"}, "active: 'double' is not allowed"),
             ({"active": "single", "lease": 0}, "lease: 0 is not allowed: give 0.2 to 3,600 seconds"),
-            ({"instance": "~one"}, "ids that begin with '~' are of instances that stand by"),
+            ({"instance": "~one"}, "ids that begin with '~' belong to standby instances"),
         ):
             with pytest.raises(tw.InvalidArgument, match=said):
                 node.serve(Matching("one"), **options)

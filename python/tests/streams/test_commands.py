@@ -274,7 +274,7 @@ async def test_wrong_arguments_are_refused_and_not_retried(home: tw.Node) -> Non
         (client.fragile.start(1, id="a.b"), 'id: "a.b" is not allowed'),
         (client.fragile.start(1, id="x" * 65), "at most 64 bytes"),
         (client.fragile.start(1, priority="high!"), 'priority: "high!" is not allowed'),
-        (client.reindex.start(1), 'key: missing: it is exclusive="key"'),
+        (client.reindex.start(1), 'key: missing: the command is exclusive="key"'),
         (client.reindex.start(1, key="k" * 257), "key: .* is not allowed"),
     ):
         with pytest.raises(tw.InvalidArgument, match=wanted):
@@ -330,12 +330,12 @@ def test_a_class_says_all_that_is_wrong_with_its_commands() -> None:
         "one: exclusive: 'all' is not allowed",
         "one: concurrency: 0 is not allowed",
         "one: keep: 0 is not allowed",
-        "one: key: what starts a command takes key= itself",
+        "one: key: the start of a command takes key= itself",
         "eight: a command takes one tw.Progress",
         "three: a command can't be a generator",
         "four: a command is nothing else: take @tw.method or @tw.on away",
         "six: name: 'two' is the name of two too",
-        "seven: progress: it stands before *args: put it behind",
+        "seven: progress: it comes before *args: move it after",
         "five: progress: a tw.Progress is for commands",
     ):
         assert wanted in str(caught.value), wanted

@@ -17,9 +17,9 @@ CLASSES = [getattr(errors, name) for name in errors.__all__]
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_every_error_takes_a_message_and_is_pickled(cls: type[Exception]) -> None:
-    error = cls("what, its value, the mend")
+    error = cls("what, its value, the fix")
     assert isinstance(error, errors.TidewireError)
-    assert str(error) == "what, its value, the mend"
+    assert str(error) == "what, its value, the fix"
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 

@@ -64,7 +64,7 @@ def of_result(result: Any) -> tuple[Columns, bool]:
     if many:
         if not result:
             raise InvalidArgument(
-                "the first result is an empty list, which has no columns: annotate what the function returns"
+                "the first result is an empty list, which has no columns: annotate the result of the function"
             )
         result = result[0]
     form, names = form_of(type(result))
@@ -202,6 +202,6 @@ def _of_values(values: typing.Iterable[Any]) -> str:
 def _of_value(name: str, value: Any) -> str:
     if value is None:
         raise InvalidArgument(
-            f"column {name}: the first result has None, which has no type: annotate what the function returns"
+            f"column {name}: the first result has None, which has no type: annotate the result of the function"
         )
     return _of_values([plain(value)])

@@ -81,7 +81,7 @@ def kind_of(function: Callable[..., Any]) -> Any:
             hint = hint_of(function, name)
         except Exception as error:
             if isinstance(annotation, str) and "Run[" in annotation:
-                fix = "define what it names at the top level of the module"
+                fix = "define its types at the top level of the module"
                 raise InvalidArgument(
                     f"function: its annotation {annotation!r} can't be read ({error}): {fix}"
                 ) from error

@@ -68,7 +68,7 @@ def _refuse_nan(value: Any) -> None:
     while stack:
         item = stack.pop()
         if isinstance(item, float) and not math.isfinite(item):
-            raise ValueError(f"holds {item!r}, which JSON can't say: return it in a column of its own")
+            raise ValueError(f"holds {item!r}, which JSON can't represent: return it in a column of its own")
         if isinstance(item, Mapping):
             stack.extend(item.values())
         elif isinstance(item, (list, tuple, set, frozenset)):

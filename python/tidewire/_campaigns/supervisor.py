@@ -169,7 +169,7 @@ class Deaths:
             at = "before it began a run" if run is None else f"in run {run}"
             raise CampaignError(
                 f"{self._count} workers have died one after the other, and no run has ended meanwhile; the last one {at} "
-                f"({worker.how()}): read what it has printed, or look whether it had too little memory",
+                f"({worker.how()}): read its output, or check whether it ran out of memory",
                 kind="workers",
             )
         return _BACKOFF_S[min(self._count, len(_BACKOFF_S) - 1)]
@@ -204,8 +204,8 @@ def refusal_of(worker: WorkerProcess) -> Exception | None:
         return _error_of(message_fields)
     if worker.code == WITHOUT_FILES and (run := worker.run) is not None:
         return CampaignError(
-            f"run {run} closed file descriptors that it had not opened (os.closerange, a daemon library?), those of its"
-            " worker among them: close only your own",
+            f"run {run} closed file descriptors of its worker, which it had not opened (os.closerange, a daemon library?):"
+            " close only your own",
             kind="function",
         )
     return None

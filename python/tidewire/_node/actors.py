@@ -169,9 +169,7 @@ class Actors(Base):
         """
         self._check()
         if not isinstance(ref, ActorRef):
-            raise InvalidArgument(
-                f"ref: {ref!r} is not an actor: give what node.spawn() returned, or node.lookup(name)"
-            )
+            raise InvalidArgument(f"ref: {ref!r} is not an actor: give the result of node.spawn() or node.lookup(name)")
         return self._engine.schedule(delay, ref, message, every, priority)
 
     def _spawn_child(

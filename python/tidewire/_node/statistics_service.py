@@ -43,7 +43,7 @@ def is_inspected(inspect: object, environment: Mapping[str, str] | None) -> bool
         return _parse_bool((os.environ if environment is None else environment).get(VARIABLE, "off"))
     if not isinstance(inspect, bool):
         raise InvalidArgument(
-            f"inspect: {inspect!r} is not allowed: give True, False, or None for what {VARIABLE} says in the environment"
+            f"inspect: {inspect!r} is not allowed: give True, False, or None for {VARIABLE} of the environment"
         )
     return inspect
 
@@ -64,7 +64,7 @@ def span_limit(spans: object, environment: Mapping[str, str] | None, inspect: bo
     if not isinstance(spans, int) or isinstance(spans, bool) or not 0 <= spans <= SPANS_MAX:
         raise InvalidArgument(f"spans: {spans!r} is not allowed: give 0 to {SPANS_MAX:,}, or None for {SPANS_VARIABLE}")
     if spans and not inspect:
-        raise InvalidArgument(f"spans: {spans} is said of a node that nobody may inspect: give inspect=True, too")
+        raise InvalidArgument(f"spans: {spans} needs a node with statistics: give inspect=True, too")
     return spans
 
 

@@ -33,7 +33,7 @@ def targets(agent_state: AgentState, to: Any, type: str | None, capability: str 
         if value is not None and not isinstance(value, str):
             raise InvalidArgument(f"{field}: {value!r} is not allowed: give a string")
     if to is None and type is None and capability is None:
-        raise InvalidArgument("to: nobody is named: give to=, type= or capability=")
+        raise InvalidArgument("to: no recipient is named: give to=, type= or capability=")
     if to is None:
         return [directory.choose(type, capability)]
     ids = [to] if isinstance(to, str) else list(to) if is_many(to) else [to]

@@ -434,7 +434,7 @@ class Durable:
         sends = sum(len(data) for _, data in transaction.sends)
         for part, size in (
             ("its state", len(state)),
-            ("what was sent and is not stored yet", self._outbox_bytes + sends),
+            ("its messages that are not stored yet", self._outbox_bytes + sends),
         ):
             if size > bytes_max:
                 raise PayloadTooLarge(

@@ -247,7 +247,7 @@ def _checked_value(value: Any) -> Any:
         return value
     value.close()
     raise InvalidArgument(
-        f"handler: it returned {value!r}, which nobody awaits on a thread of a dispatcher: make the handler itself `async def`"
+        f"handler: it returned {value!r}, which a thread of a dispatcher can't await: make the handler itself `async def`"
     )
 
 

@@ -114,7 +114,7 @@ def state_of(target: Any, id: str) -> tuple[Callable[[bytes], Any], bytes]:
 
     if getattr(target, "state", None) is None:
         raise InvalidArgument(
-            'durable: "state" is for objects with a `state`, such as a dataclass: set it before the agent is registered, or say durable="inbox"'
+            'durable: "state" is for objects with a `state`, such as a dataclass: set it before the agent is registered, or give durable="inbox"'
         )
     kind = type(target.state)
     exact, convert = converter(kind)

@@ -74,7 +74,7 @@ def _copy_until_whole(source: Path, target: Path) -> dict[str, int]:
             if not damaged:
                 return {"files": len(files), "bytes": sum(file["bytes"] for file in files)}
             if damaged == before:
-                raise tw.DataCorrupt(f"{source}: {damaged[0]}; rescue what is whole with `tidewire log salvage`")
+                raise tw.DataCorrupt(f"{source}: {damaged[0]}; rescue the intact part with `tidewire log salvage`")
             sealed.clear()
     raise tw.HomeBusy(f"{source}: files went in each of {ATTEMPTS} attempts to copy them; try again after a pause")
 

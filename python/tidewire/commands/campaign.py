@@ -82,7 +82,8 @@ def run(
     function: Annotated[
         str,
         typer.Argument(
-            metavar="MODULE:FUNCTION", help="What runs; or the name or number of a stored campaign, to go on with it."
+            metavar="MODULE:FUNCTION",
+            help="The function to run; or the name or number of a stored campaign to continue.",
         ),
     ],
     runs: Annotated[int | None, option("--runs", "How many, over all parameter sets.")] = None,
@@ -358,7 +359,7 @@ def _plan_campaign(function: str, store: str | None, plan: Mapping[str, Any], li
             )
         return tw.open_campaign(store, function)
     if plan["runs"] is None:
-        raise InvalidArgument("--runs: is missing: say how many, such as --runs 10000")
+        raise InvalidArgument("--runs: is missing: give a number, such as --runs 10000")
     sweep = dict(map(_sweep_axis, plan["sweep"]))
     return tw.campaign(
         function,

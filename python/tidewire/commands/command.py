@@ -125,7 +125,7 @@ async def command_retry(node: Node, as_json: bool, name: Id) -> int:
     """
     changed = await node.command(name).retry()
     stage = (await node.command(name).info()).stage
-    text = "it is queued" if changed else f"it is {stage}: only what has failed or was cancelled begins anew"
+    text = "it is queued" if changed else f"it is {stage}: only failed and cancelled commands begin again"
     say(as_json, {"queued": changed, "stage": stage}, f"{name}: {text}")
     return 0 if changed else 1
 

@@ -50,7 +50,7 @@ def _folder(target: str) -> tuple[dict[str, Any], list[str]]:
     files = check_folder(target)
     facts = {name: sum(file[name] for file in files) for name in ("records", "bytes")}
     return {"files": len(files), **facts}, [
-        f"{file['file']}: {file['damage']}; rescue what is whole with `tidewire log salvage {target} --into NEW`"
+        f"{file['file']}: {file['damage']}; rescue the intact part with `tidewire log salvage {target} --into NEW`"
         for file in files
         if file["damage"]
     ]

@@ -29,7 +29,7 @@ def health(hub: Hub, timeout: float) -> int:
             async with asyncio.timeout(timeout):
                 status = await (asyncio.to_thread(_gateway, hub.url, timeout) if is_http else _services(hub))
         except TimeoutError:
-            fix = "look whether it runs, or give it more time with --timeout"
+            fix = "check whether it runs, or give it more time with --timeout"
             raise tw.LinkLost(f"url: {without_secrets(hub.url)} did not answer in {timeout:g} s: {fix}") from None
         took_ms = round((perf_counter() - began) * 1_000, 1)
         text = f"ready, in {took_ms:g} ms" if status["ready"] else f"not ready: {'; '.join(status['reasons'])}"
@@ -59,4 +59,4 @@ def _gateway(url: str, timeout: float) -> dict[str, Any]:
         fix = "give that of `tidewire up --http`, or the URL of the hub itself"
         raise tw.NotFound(f"url: {without_secrets(url)} is no HTTP gateway of a hub: {fix}") from None
     except OSError as error:
-        raise tw.LinkLost(f"url: {without_secrets(url)} does not answer ({error}): look whether it runs") from None
+        raise tw.LinkLost(f"url: {without_secrets(url)} does not answer ({error}): check whether it runs") from None

@@ -109,7 +109,7 @@ class HubSettings:
         problem = problem or _timeout_problem("timeout", new.timeout)
         problem = problem or (None if new.nats is None else _nats_problem("nats", new.nats))
         if new.nats is not None and new.data is not None:
-            problem = problem or "nats: it is said beside data: streams live in one place; leave one out"
+            problem = problem or "nats: data is given, too: streams are stored in one place; leave one out"
         if problem is not None:
             raise tw.InvalidArgument(problem)
         return new
@@ -204,14 +204,14 @@ class _TableReader:
                 found[known[key]] = value
             else:
                 # The value may be a secret.
-                self.problems.append(f"{path}.{key}: what was given is not allowed: give text")
+                self.problems.append(f"{path}.{key}: the value is not allowed: give text")
         return HubJoin(**{"url": "", **found})
 
     def _token(self, path: str, value: Any) -> tw.Token | None:
         known = tuple(one.name for one in fields(tw.Token))
         if not isinstance(value, dict):
             # The value may be a secret that was meant to be a token.
-            self.problems.append(f'{path}: what was given is no table: write [[hub.tokens]] and token = "a secret"')
+            self.problems.append(f'{path}: the value is no table: write [[hub.tokens]] and token = "a secret"')
             return None
         for key in value:
             if key not in known:
@@ -243,7 +243,7 @@ def _nats_problem(path: str, value: Any) -> str | None:
     if is_nats(value):
         return None
     # The value may contain a password.
-    return f"{path}: what was given is no URL of NATS: give one such as nats://127.0.0.1:4222"
+    return f"{path}: the value is no URL of NATS: give one such as nats://127.0.0.1:4222"
 
 
 def _timeout_problem(path: str, value: Any) -> str | None:

@@ -154,7 +154,7 @@ async def stream_schedule(
     when: Annotated[str, typer.Argument(help='Such as "0 22 * * 1-5", @daily, "@every 30s".')],
     subject: Annotated[str, typer.Argument(help="Where its beats go.")],
     value: Annotated[str, typer.Argument(help="JSON, or text.")],
-    key: Annotated[str | None, option("--key", "What they are about.")] = None,
+    key: Annotated[str | None, option("--key", "Key of its events.")] = None,
     time_zone: Annotated[str, typer.Option("--time-zone", help="Such as Europe/Berlin.")] = "UTC",
 ) -> None:
     """Have the storage backend publish a message again and again; a schedule of the same name is
@@ -383,4 +383,4 @@ def _pattern(text: str | None) -> re.Pattern[str]:
     try:
         return re.compile(text or "")
     except re.error as error:
-        raise tw.InvalidArgument(f"--grep: {text!r} is no regular expression: {error}: mend it there") from None
+        raise tw.InvalidArgument(f"--grep: {text!r} is no regular expression: {error}: correct it") from None

@@ -29,7 +29,7 @@ Ca = Annotated[Path | None, _CA]
 Cert = Annotated[Path | None, option("--cert", "PEM file of the own certificate, for hubs that ask for one.")]
 Key = Annotated[Path | None, option("--key", "PEM file of its private key.")]
 Url = Annotated[str, typer.Option("--url", envvar="TIDEWIRE_URL", help="The hub.")]
-Text = Annotated[bool, typer.Option("--text", help="Take it for text, whatever it looks like.")]
+Text = Annotated[bool, typer.Option("--text", help="Send it as text, not as JSON.")]
 Wait = Annotated[float, typer.Option("--wait", help="Seconds in which it tries again to join a hub that is away.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the answer.")]
 All = Annotated[bool, typer.Option("--all", help="Those of Tidewire itself, too, such as tidewire-streams.")]
@@ -164,7 +164,7 @@ def with_hub(work: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
 @with_hub
 async def pub(
     hub: Hub,
-    subject: Annotated[str, typer.Argument(help="What to publish on.")],
+    subject: Annotated[str, typer.Argument(help="The subject.")],
     message: Annotated[str, typer.Argument(help="JSON, or text.")],
     header: Header = None,
     text: Text = False,
@@ -179,7 +179,7 @@ async def pub(
 @with_hub
 async def sub(
     hub: Hub,
-    pattern: Annotated[str, typer.Argument(help="Subjects; * stands for one token, > at the end for the rest.")],
+    pattern: Annotated[str, typer.Argument(help="Subjects; * matches one token, > at the end the rest.")],
     count: Annotated[int | None, option("--count", "End after so many.", min=1)] = None,
     queue: Annotated[str | None, option("--queue", "Share with others of this group.")] = None,
 ) -> None:
@@ -252,7 +252,7 @@ async def services(hub: Hub, all: All = False) -> None:
             hub.say([one.to_dict() for one in known])
             return
         if not known:
-            print(f"nobody serves anything at {hub.url}")
+            print(f"no services at {hub.url}")
             return
         rows = []
         for one in known:

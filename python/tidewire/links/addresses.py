@@ -32,7 +32,7 @@ def check_open(url: str, tokens: bool, insecure: bool, mutual: bool = False) -> 
     if missing:
         raise Unauthorized(
             f"url: {url!r} can be reached from other machines, and {' and '.join(missing)} "
-            f"{'is' if len(missing) == 1 else 'are'} missing: add what is missing, listen on 127.0.0.1, or give "
+            f"{'is' if len(missing) == 1 else 'are'} missing: add {'it' if len(missing) == 1 else 'them'}, listen on 127.0.0.1, or give "
             "insecure=True (--insecure) if the network is trusted"
         )
 

@@ -263,7 +263,7 @@ class Connection:
             self._tokens = tokens
         if self.hub is not None and tokens and tokens != self._tokens:
             raise InvalidArgument(
-                "tokens: others than those of the first place are not allowed: give the hub all of them in its first listen()"
+                "tokens: they differ from those of the first listen(): give the hub all tokens in its first listen()"
             )
 
     def _begin(self, hub: Hub, tokens: list[Any], place: Listening | Gateway) -> None:

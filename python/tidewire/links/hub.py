@@ -84,7 +84,7 @@ class Token:
 
     def __post_init__(self) -> None:
         if not isinstance(self.token, str) or len(self.token) < 8:
-            raise InvalidArgument("token: what was given is not allowed: give a string of 8 characters or more")
+            raise InvalidArgument("token: the value is not allowed: give a string of 8 characters or more")
         if not isinstance(self.user, str):
             raise InvalidArgument(f"user: {self.user!r} is not allowed: give a string")
         for field in _RIGHTS:

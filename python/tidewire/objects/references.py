@@ -200,7 +200,7 @@ class Objects:
         export = self._exports.returned(key, holder, number)
         if export is None:
             raise RemoteGone(
-                f"{key[:8]}: it came back to its owner, who has let it go, or has not given it to the node that it comes from"
+                f"{key[:8]}: it came back to its owner, who has released it, or has not passed it to that node"
             )
         return export.target
 

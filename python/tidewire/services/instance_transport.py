@@ -216,14 +216,12 @@ def nested_deadline(title: str, timeout_s: float | None, parent: AnyRunning | No
     if parent is None:
         return own
     if parent.cancelled:
-        raise AskTimeout(
-            f"{title}: not called: nobody waits for {parent.request.title} any more, which it is a part of"
-        )
+        raise AskTimeout(f"{title}: not called: the call of {parent.request.title} around it was cancelled")
     outer = parent.request.deadline
     if outer is None or (own is not None and own < outer):
         return own
     if outer <= monotonic():
-        raise AskTimeout(f"{title}: not called: the time of {parent.request.title}, which it is a part of, is over")
+        raise AskTimeout(f"{title}: not called: the deadline of {parent.request.title} around it has passed")
     return outer
 
 

@@ -91,7 +91,7 @@ class CommandRun(Generic[_T]):
             raise CallCancelled(f"command {self.id}: it was cancelled")
         if record.get("error") is None:
             raise WorkerLost(
-                f"command {self.id}: its worker {record.get('worker')!r} was lost in attempt {record['attempt']}, the last one: look what ends it, and `retry` it"
+                f"command {self.id}: its worker {record.get('worker')!r} was lost in attempt {record['attempt']}, the last one: find the cause, and `retry` it"
             )
         error = decode(record["error"])
         raise error if isinstance(error, BaseException) else RemoteError(message=short(error))

@@ -46,7 +46,7 @@ class Lease:
         fence = None if self._grant is None else self._grant.fence
         if fence is None:
             raise LeaseLost(
-                f"lease {self.name!r}: it is not held: acquire it, and stop what it protects when it is lost"
+                f"lease {self.name!r}: it is not held: acquire it, and stop the protected work when it is lost"
             )
         return fence
 
@@ -87,7 +87,7 @@ class Lease:
         await self.release()
         if not was_held and kind is None:
             raise LeaseLost(
-                f"lease {self.name!r}: it was lost while its block ran: what it protects may have run twice"
+                f"lease {self.name!r}: it was lost while its block ran: the protected work may have run twice"
             )
 
     def __repr__(self) -> str:

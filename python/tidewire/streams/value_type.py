@@ -61,8 +61,8 @@ class ValueType:
                 unfit = error
         field, reason = _field_and_reason(str(unfit))
         raise InvalidArgument(
-            f"{self._source} {number}: {field}: {reason}: it is {short(value)}, and {text(self._kind)} was asked for:"
-            " read it without `type=`, or as what was written"
+            f"{self._source} {number}: {field}: {reason}: it is {short(value)}, and {text(self._kind)} was requested:"
+            " read it without `type=`, or with the type that was written"
         ) from None
 
 

@@ -20,7 +20,7 @@ pub fn sync_error(name: &str, error: &io::Error) -> HomeError {
 
 /// A file that has changed since it was synced.
 pub fn corrupt(name: &str, why: &str) -> HomeError {
-    let fix = "nothing was changed; look with `tidewire log check`, rescue what is whole with `tidewire log salvage`";
+    let fix = "nothing was changed; look with `tidewire log check`, rescue the intact part with `tidewire log salvage`";
     HomeError::new(HomeErrorKind::Corrupt, format!("{name}: damaged: {why}; {fix}"))
 }
 

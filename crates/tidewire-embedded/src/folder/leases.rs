@@ -50,7 +50,7 @@ impl Folder {
             Some(ttl_us) => Ok(Grant { fence, ttl_us }),
             None => {
                 let text = format!(
-                    "lease {name:?}: fence {fence} does not hold it any more; stop what it protects, and acquire it anew"
+                    "lease {name:?}: fence {fence} no longer holds it; stop the protected work, and acquire it anew"
                 );
                 Err(HomeError::new(HomeErrorKind::LeaseLost, text))
             }

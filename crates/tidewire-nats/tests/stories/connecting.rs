@@ -105,10 +105,10 @@ fn a_server_that_is_too_old_is_refused() {
 fn users_are_let_in_by_password() {
     let Some(server) = Server::start("authorization { user: ann, password: \"p@ss\" }") else { return };
     drop(open(&server.with("ann:p%40ss")).unwrap());
-    for (who, mend) in [("ann:wrong", "check user and password"), ("token", "check the token")] {
+    for (who, fix) in [("ann:wrong", "check user and password"), ("token", "check the token")] {
         let (kind, words) = refused(&server.with(who));
         assert_eq!(kind, HomeErrorKind::Denied);
-        assert!(words.contains("refuses the login") && words.contains(mend) && !words.contains("wrong"), "{words}");
+        assert!(words.contains("refuses the login") && words.contains(fix) && !words.contains("wrong"), "{words}");
     }
     let (kind, words) = refused(&server.url);
     assert!(kind == HomeErrorKind::Denied && words.contains("it wants to know who asks"), "{words}");

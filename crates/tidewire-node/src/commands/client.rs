@@ -285,7 +285,7 @@ impl Ended {
             _ => {
                 let worker = self.worker.unwrap_or_default();
                 let lost = format!("its worker {worker:?} was lost in attempt {}, the last one", self.attempt);
-                let text = format!("{title}: {lost}: look what ends it, and retry it");
+                let text = format!("{title}: {lost}: find the cause, and retry it");
                 Err(Error::new(ErrorCode::WorkerLost, text))
             }
         }

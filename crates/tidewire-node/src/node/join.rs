@@ -58,7 +58,7 @@ pub(crate) fn check_open(address: &Address, options: &NodeOptions) -> Result<(),
         return Ok(());
     }
     let text = format!(
-        "url: {address} can be reached from other machines, and {} is missing: add what is missing, listen on 127.0.0.1, \
+        "url: {address} can be reached from other machines, and {} is missing: add it, listen on 127.0.0.1, \
          or set insecure if the network is trusted",
         missing.join(" and ")
     );

@@ -113,7 +113,7 @@ impl Service {
         let id = id.into();
         self.note(names::token("instance", &id));
         if id.starts_with(STANDBY) {
-            let fix = "ids that begin with it are of instances that stand by: give another";
+            let fix = "ids that begin with it belong to standby instances: give another";
             self.note(Err(Error::invalid(format!("instance: {id:?} is not allowed: {fix}"))));
         }
         self.instance = Some(id);

@@ -226,7 +226,7 @@ impl Lease {
     pub fn fence(&self) -> Result<u64, Error> {
         self.state.fence().ok_or_else(|| {
             let text =
-                format!("lease {:?}: it is not held any more: stop what it protects; another may hold it", self.name());
+                format!("lease {:?}: it is no longer held: stop the protected work; another may hold it", self.name());
             Error::new(ErrorCode::LeaseLost, text)
         })
     }
@@ -277,7 +277,7 @@ impl Lease {
 }
 
 fn lost(name: &str) -> Error {
-    let text = format!("lease {name:?}: it was lost before it was given back: what it protects may have run twice");
+    let text = format!("lease {name:?}: it was lost before its release: the protected work may have run twice");
     Error::new(ErrorCode::LeaseLost, text)
 }
 

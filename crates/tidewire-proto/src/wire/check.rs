@@ -31,14 +31,14 @@ impl Frame<'_> {
 
     fn check_side(&self) -> Result<(), WireError> {
         let (kind, answer) = (self.kind.name(), self.flags.answer());
-        let mend = match self.kind {
+        let fix = match self.kind {
             Kind::Ok | Kind::Reply | Kind::Fail | Kind::Alive if !answer => "set this flag",
             Kind::Subscribe | Kind::Unsubscribe | Kind::Publish | Kind::Call | Kind::Cancel if answer => {
                 "clear this flag"
             }
             _ => return Ok(()),
         };
-        Err(WireError::NotAllowed { kind, field: "ANSWER", value: u64::from(answer), mend })
+        Err(WireError::NotAllowed { kind, field: "ANSWER", value: u64::from(answer), fix })
     }
 
     fn check_head(&self) -> Result<(), WireError> {

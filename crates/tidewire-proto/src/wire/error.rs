@@ -56,7 +56,7 @@ pub enum WireError {
         /// The value of the field.
         value: u64,
         /// The fix, for the sender.
-        mend: &'static str,
+        fix: &'static str,
     },
     /// The head or the payload is not of the form that the kind asks for.
     Malformed {
@@ -113,8 +113,8 @@ impl fmt::Display for WireError {
             Self::Short { kind, field } => write!(f, "{kind}: ends within {field}: send all parts of its form"),
             Self::Long { kind, bytes } => write!(f, "{kind}: {bytes} bytes follow the end of its form: leave them out"),
             Self::NotUtf8 { kind, field } => write!(f, "{kind}: {field} is not UTF-8: send text in UTF-8"),
-            Self::NotAllowed { kind, field, value, mend } => {
-                write!(f, "{kind}: {field}={value} is not allowed: {mend}")
+            Self::NotAllowed { kind, field, value, fix } => {
+                write!(f, "{kind}: {field}={value} is not allowed: {fix}")
             }
             Self::Malformed { kind, problem } | Self::Unexpected { kind, problem } => write!(f, "{kind}: {problem}"),
             Self::Subject(problem) => f.write_str(problem),

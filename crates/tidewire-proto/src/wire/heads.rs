@@ -189,9 +189,9 @@ fn check_choice(choice: u8) -> Result<(), WireError> {
     if choice <= CHOICE_WITH_CAPACITY {
         return Ok(());
     }
-    let (value, mend) =
+    let (value, fix) =
         (u64::from(choice), "send 0 for the least busy, 1 for the first, 2 for any, or 3 after a refusal");
-    Err(WireError::NotAllowed { kind: "CALL", field: "choice", value, mend })
+    Err(WireError::NotAllowed { kind: "CALL", field: "choice", value, fix })
 }
 
 fn subject<'a>(pieces: &mut HeadReader<'a>) -> Result<&'a str, WireError> {

@@ -36,8 +36,8 @@ impl<'a> Hello<'a> {
         let (oldest, newest) = (pieces.u16("the oldest version")?, pieces.u16("the newest version")?);
         pieces.end()?;
         if oldest > newest || oldest == 0 {
-            let (value, mend) = (u64::from(oldest), "state a version from 1 on that is not newer than the newest");
-            return Err(WireError::NotAllowed { kind: "HELLO", field: "the oldest version", value, mend });
+            let (value, fix) = (u64::from(oldest), "state a version from 1 on that is not newer than the newest");
+            return Err(WireError::NotAllowed { kind: "HELLO", field: "the oldest version", value, fix });
         }
         Ok(Self { oldest, newest, fields: Fields::parse("HELLO", frame.payload)? })
     }
@@ -76,8 +76,8 @@ impl<'a> Welcome<'a> {
         }
         let version = read_u16("WELCOME", frame.head)?;
         if version == 0 {
-            let mend = "state the version that was chosen, from 1 on";
-            return Err(WireError::NotAllowed { kind: "WELCOME", field: "the version", value: 0, mend });
+            let fix = "state the version that was chosen, from 1 on";
+            return Err(WireError::NotAllowed { kind: "WELCOME", field: "the version", value: 0, fix });
         }
         Ok(Self { version, fields: Fields::parse("WELCOME", frame.payload)? })
     }

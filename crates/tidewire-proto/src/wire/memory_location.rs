@@ -92,8 +92,8 @@ impl Frame<'_> {
 
     fn place(&self, pieces: &mut HeadReader<'_>) -> Result<MemoryLocation, WireError> {
         if self.flags.compressed() {
-            let mend = "clear this flag: what is PLACED is not compressed";
-            return Err(WireError::NotAllowed { kind: self.kind.name(), field: "COMPRESSED", value: 1, mend });
+            let fix = "clear this flag: what is PLACED is not compressed";
+            return Err(WireError::NotAllowed { kind: self.kind.name(), field: "COMPRESSED", value: 1, fix });
         }
         MemoryLocation::of(pieces)
     }

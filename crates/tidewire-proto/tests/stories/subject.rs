@@ -108,7 +108,7 @@ proptest! {
     #[test]
     fn a_refusal_can_be_told(text in "\\PC{0,300}|[ab.*> \\x00-\\x1f]{0,20}") {
         if let Err(error) = Pattern::new(&text) {
-            prop_assert!(error.to_string().contains("; "), "no mend in {}", error);
+            prop_assert!(error.to_string().contains("; "), "no fix in {}", error);
         }
     }
 

@@ -180,7 +180,7 @@ fn poke(bytes: &[u8]) {
             assert!(frame.bytes.len() <= bytes.len());
         }
         Ok(None) => assert!(bytes.len() < LENGTH_BYTES + LENGTH_MAX),
-        Err(error) => assert!(error.to_string().contains(": "), "no mend in {error}"),
+        Err(error) => assert!(error.to_string().contains(": "), "no fix in {error}"),
     }
 }
 

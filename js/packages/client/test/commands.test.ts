@@ -24,7 +24,7 @@ import { Hub, Peer, PYTHON } from "./python.js";
 
 interface Books {
 	go_on(): Promise<void>;
-	mend(): Promise<void>;
+	fix(): Promise<void>;
 	start(command: string, args: readonly unknown[], id: string): Promise<string>;
 	reindex: Command<[shard: number | bigint, name?: string], Quote>;
 	close_year: Command<[year: number | bigint], string>;
@@ -92,7 +92,7 @@ describe("a hub with a data folder, for commands and leases", { timeout: 120_000
 		assert.deepEqual([await run.cancel(), await run.retry()], [false, false]);
 	});
 
-	test("what an attempt raises is the error of its result, and it begins anew after a mend", async () => {
+	test("what an attempt raises is the error of its result, and it begins anew after a fix", async () => {
 		const commands = await node.commands();
 		const run = await commands.start<string>("books", "close_year", [2026], { id: "close-2026" });
 		await assert.rejects(run.result(), (error: LimitExceeded) => {
@@ -101,7 +101,7 @@ describe("a hub with a data folder, for commands and leases", { timeout: 120_000
 			return error.message === "no balance of 2025";
 		});
 		assert.match((await run.info()).error, /no balance of 2025/);
-		await node.client<Books>("books").mend();
+		await node.client<Books>("books").fix();
 		assert.equal(await run.retry(), true);
 		assert.equal(await run.result(), "2026 is closed");
 	});

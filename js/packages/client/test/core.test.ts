@@ -305,7 +305,7 @@ test("a hub that is not there is looked for as long as it was said", async () =>
 	assert.equal((await joining).hub, "hub");
 });
 
-test("what can't be done is told at the call, with its place and the mend", async () => {
+test("what can't be done is told at the call, with its place and the fix", async () => {
 	const { node } = await joined();
 	const wrong = async (run: () => unknown, text: RegExp, kind = InvalidArgument): Promise<void> => {
 		await assert.rejects(

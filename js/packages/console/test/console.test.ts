@@ -176,7 +176,7 @@ describe("the console", { timeout: 240_000 }, () => {
 	});
 
 	test("a trace is one tree over the nodes, from the links of a dead letter and a command, or by its id", async () => {
-		traffic.say("mend");
+		traffic.say("fix");
 		await traffic.ask("services");
 		seller = await Traffic.start(hub.url, "shop");
 		const id = await sell(hub.url, "tea");
@@ -373,7 +373,7 @@ describe("the console", { timeout: 240_000 }, () => {
 		await lease.release();
 	});
 
-	test("a command is cancelled while it runs, and another is retried after a mend", async () => {
+	test("a command is cancelled while it runs, and another is retried after a fix", async () => {
 		await using node = await connect(hub.url);
 		const commands = await node.commands();
 		traffic.say("fail");
@@ -398,7 +398,7 @@ describe("the console", { timeout: 240_000 }, () => {
 		};
 		await act("running", "Cancel slow");
 		await assert.rejects(slow.result(), CallCancelled);
-		traffic.say("mend");
+		traffic.say("fix");
 		await traffic.ask("services");
 		await act("failed", "Retry failing");
 		await page.getByText("failing is queued").waitFor();

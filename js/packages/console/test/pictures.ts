@@ -41,7 +41,7 @@ await page.getByRole("button", { name: "limits" }).click();
 await page.getByRole("button", { name: "europe" }).click();
 await page.getByRole("region", { name: "History" }).waitFor();
 await page.screenshot({ path: `${ROOT}docs/pictures/console-keys.png` });
-traffic.say("mend");
+traffic.say("fix");
 await traffic.ask("services");
 const shop = await Traffic.start(hub.url, "shop");
 await page.setViewportSize({ ...SIZE, height: 860 });

@@ -46,7 +46,7 @@ def test_a_slow_handler_is_said_to_be_at_work(started: Programs, place: str) -> 
         error = asyncio.run(timeout_of(url, method, 0.6, *arguments, is_told=lambda blocked_ms: blocked_ms == 0))
         assert error.blocked_ms == 0
         # Where the clock of the other side is first, that one answers.
-        assert "its handler was at work" in str(error) or "its handler was at it, and is cancelled" in str(error)
+        assert "its handler was at work" in str(error) or "its handler was running, and is cancelled" in str(error)
 
 
 @pytest.mark.promise("P13.22", "P13.23")
@@ -83,7 +83,7 @@ async def test_the_answer_of_a_callee_whose_clock_is_first_says_that_its_loop_go
     async with tw.Node(name="hub") as hub:
         await hub.serve({"work": work}, name="desk", concurrency=1)
         url = hub.listen("tide://127.0.0.1:0").url
-        for state in ("its handler was at it", "its handler had not begun"):
+        for state in ("its handler was running", "its handler had not begun"):
             error = await asyncio.to_thread(ask, url)
             assert isinstance(error, tw.AskTimeout)
             assert state in str(error)

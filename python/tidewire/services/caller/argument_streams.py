@@ -65,7 +65,7 @@ class ArgumentStream:
         """Stop reading the generator and close it, from any thread. A reader gets the items that
         were written, and then an error.
         """
-        self.channel.end(CallCancelled(f"{self.channel.title}: the call that it belongs to is over: read it before"))
+        self.channel.end(CallCancelled(f"{self.channel.title}: its call has ended: read it before that"))
         self._stop()
 
     def _stop(self) -> None:

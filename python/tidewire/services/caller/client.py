@@ -361,7 +361,7 @@ class ClientCommand:
             known.function.signature.check(self._title, args, kwargs)
             result = known.result
         if exclusive is not None and key is None:
-            raise InvalidArgument(f'{self._title}: key: missing: it is exclusive="key"; say what it is about')
+            raise InvalidArgument(f'{self._title}: key: missing: the command is exclusive="key": give a key')
         return await owner._registry.node._start_command(
             owner._service, self.__name__, args, kwargs, key, id, priority, result
         )

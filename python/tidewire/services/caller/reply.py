@@ -78,7 +78,7 @@ def call_error(host: ServiceInstance, running: InboundCall, error: TidewireError
 
 def late(title: str, instance: str, begun: bool, blocked_ms: int | None, cause: str | None = None) -> AskTimeout:
     """Return the error of a call whose deadline has passed before its reply."""
-    state = "its handler was at it, and is cancelled" if begun else "its handler had not begun"
+    state = "its handler was running, and is cancelled" if begun else "its handler had not begun"
     return AskTimeout(
         f"{title}: no answer in time from the instance {instance!r}, {state}: "
         f"{cause or 'allow more with with_(timeout=...), or look at the statistics of the service'}",

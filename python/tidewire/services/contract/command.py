@@ -96,19 +96,19 @@ def progress_problem(title: str, function: Function) -> str | None:
 def _parameter_problems(title: str, function: Function) -> list[str]:
     parameters = _parameters(function)
     problems = [
-        f"{title}: {one.name}: what starts a command takes {one.name}= itself: give the parameter another name"
+        f"{title}: {one.name}: the start of a command takes {one.name}= itself: give the parameter another name"
         for one in parameters
         if one.name in START
     ]
     if sum(type_hints.is_progress(one.annotation) for one in parameters) > 1:
-        problems.append(f"{title}: a command takes one tw.Progress: mend its parameters")
+        problems.append(f"{title}: a command takes one tw.Progress: remove the others")
     rest = [at for at, one in enumerate(parameters) if one.kind is one.VAR_POSITIONAL]
     misplaced = [
         one.name
         for one in parameters[: rest[0] if rest else 0]
         if type_hints.is_progress(one.annotation) or type_hints.is_context(one.annotation)
     ]
-    problems.extend(f"{title}: {name}: it stands before *args: put it behind" for name in misplaced)
+    problems.extend(f"{title}: {name}: it comes before *args: move it after" for name in misplaced)
     inner = type_hints.innermost(function.call)
     if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
         problems.append(f"{title}: a command can't be a generator: report with tw.Progress, and return the result")

@@ -187,9 +187,7 @@ def _add(found: Declaration, attribute: Any, function: Function, marks: list[Any
         method = Method(attribute if mark.name is None else mark.name, function, mark)
         wrong = method.problems()
         if mark.name is None and function.owned and getattr(function.call, "__name__", "") == "<lambda>":
-            wrong.append(
-                f"{attribute}: a lambda has no name that a traceback could show: say it with name=, or use def"
-            )
+            wrong.append(f"{attribute}: a lambda has no name for a traceback: give name=, or use def")
         wrong = wrong or _name_problems(found, attribute, method.name)
         problems.extend(problem for problem in wrong if problem not in problems)
         if not wrong:

@@ -241,7 +241,7 @@ def _is_self(first: inspect.Parameter) -> bool:
 def _event_problem(title: str, function: Function, is_durable: bool) -> str | None:
     inner = type_hints.innermost(function.call)
     if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
-        return f"{title}: an event handler can't be a generator: nobody reads what it yields; return instead"
+        return f"{title}: an event handler can't be a generator, as its items have no reader: return instead"
     try:
         parameters = list(inspect.signature(function.call).parameters.values())[int(function.owned) :]
     except (TypeError, ValueError):
@@ -249,11 +249,11 @@ def _event_problem(title: str, function: Function, is_durable: bool) -> str | No
     inputs = [one for one in parameters if not type_hints.is_context(one.annotation)]
     events = [one for one in inputs if type_hints.is_event(one.annotation)] if is_durable else []
     if len(events) > 1:
-        return f"{title}: {events[1].name}: a handler takes one tw.Event: mend its parameters"
+        return f"{title}: {events[1].name}: a handler takes one tw.Event: remove the others"
     if len(inputs) > len(events):
         inputs = [one for one in inputs if one not in events]
     needed = [one for one in inputs if one.default is one.empty and one.kind is not one.VAR_POSITIONAL]
     by_position = inputs and inputs[0].kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
     if len(needed) > 1 or not by_position:
-        return f"{title}: an event handler takes one message, and with it at most a tw.CallContext, and a tw.Event if it is durable: mend its parameters"
+        return f"{title}: an event handler takes one message, a tw.CallContext, and a tw.Event if it is durable: remove the other parameters"
     return None

@@ -109,7 +109,7 @@ def serve(
     problems.append(None if instance is None else token_problem("instance", instance))
     if isinstance(instance, str) and instance.startswith(STANDBY):
         problems.append(
-            f"instance: {instance!r} is not allowed: ids that begin with {STANDBY!r} are of instances that stand by"
+            f"instance: {instance!r} is not allowed: ids that begin with {STANDBY!r} belong to standby instances"
         )
     if active not in ("all", "single"):
         problems.append(f"active: {active!r} is not allowed: give 'all' or 'single'")

@@ -45,7 +45,7 @@ fn every_malformed_frame_is_refused_for_its_rule() {
         let error = refusal(&bytes).unwrap_or_else(|| panic!("{name}: taken"));
         assert_eq!(rule(&error), vector.at("rule").text(), "{name}: {error}");
         let told = error.to_string();
-        assert!(told.contains(": ") || told.contains("; "), "{name}: no mend in {told}");
+        assert!(told.contains(": ") || told.contains("; "), "{name}: no fix in {told}");
     }
 }
 

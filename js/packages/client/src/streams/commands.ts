@@ -224,7 +224,7 @@ export class CommandRun<T = unknown> {
 		}
 		if (error === null) {
 			const lost = `its worker ${shown(worker)} was lost in attempt ${attempt}, the last one`;
-			throw new WorkerLost(`command ${this.id}: ${lost}: look what ends it, and retry it`);
+			throw new WorkerLost(`command ${this.id}: ${lost}: find the cause, and retry it`);
 		}
 		const raised = readValue(error);
 		throw raised instanceof Error ? raised : new RemoteError(shown(raised));

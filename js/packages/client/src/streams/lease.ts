@@ -87,7 +87,7 @@ export class Lease {
 	 */
 	get fence(): number {
 		if (!this.isHeld) {
-			throw this.lossError("it is not held any more: stop what it protects; another may hold it");
+			throw this.lossError("it is no longer held: stop the protected work; another may hold it");
 		}
 		return this.token;
 	}
@@ -154,7 +154,7 @@ export class Lease {
 	private lose(problem: string): void {
 		this.cancel();
 		if (!this.isReleased) {
-			this.lost.abort(this.lossError(`${problem}: what it protects may run twice`));
+			this.lost.abort(this.lossError(`${problem}: the protected work may run twice`));
 		}
 	}
 
@@ -183,7 +183,7 @@ export class Lease {
 			await this.tokens.return?.();
 		}
 		if (!isHeld) {
-			throw this.lost.signal.reason ?? this.lossError("it was lost: what it protects may have run twice");
+			throw this.lost.signal.reason ?? this.lossError("it was lost: the protected work may have run twice");
 		}
 	}
 

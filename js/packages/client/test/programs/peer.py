@@ -309,7 +309,7 @@ class Books(tw.Service):
         self._gate.set()
 
     @tw.method
-    async def mend(self) -> None:
+    async def fix(self) -> None:
         self._broken = False
 
     @tw.method

@@ -1,7 +1,7 @@
 """A node with traffic for the console: a service, an agent, pools, an actor, and failures.
 
 It joins the hub of the first argument, prints a line once all of it runs, and obeys its input:
-"fail" makes calls fail, "mend" ends that, "block" fills the pool, "kill" kills a worker, "crowd"
+"fail" makes calls fail, "fix" ends that, "block" fills the pool, "kill" kills a worker, "crowd"
 makes 600 agents; "services" and "links" print the statistics of these. "simulate
 FILE" runs a campaign, "study" and "report" print how that is and ends. "open" makes a pool, and
 "spare" prints how it is.
@@ -68,7 +68,7 @@ async def main(url: str) -> None:
             match line.strip():
                 case "fail":
                     Pricing.fails = True
-                case "mend":
+                case "fix":
                     Pricing.fails = False
                 case "block":
                     kept += [asyncio.ensure_future(pool.submit(-1)) for _ in range(5)]
