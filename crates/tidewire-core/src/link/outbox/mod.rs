@@ -400,8 +400,8 @@ impl Outbox {
 
     /// Adds a frame whose payload is to be written to shared memory.
     /// [`next_to_lay`](Self::next_to_lay) returns the payload, and the frame waits for
-    /// [`lay`](Self::lay). Then the payload stays until its receiver has [`taken`](Self::taken) it.
-    /// If the receiver asks for a [`window`](Self::window) instead, the payload is sent in chunks.
+    /// [`lay`](Self::lay). The payload then stays until [`end_shared`](Self::end_shared). If the
+    /// receiver asks for a [`window`](Self::window) instead, the payload is sent in chunks.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
