@@ -38,6 +38,14 @@ DECLARATIONS = {
         re.compile(r"^\s*(?:export )?(?:declare )?(?:abstract )?(?:class|interface|enum|type) (\w+)", re.MULTILINE),
     ),
 }
+PRODUCT = re.compile(r"(crates/[^/]+/src|python/(src|tidewire)|js/packages/[^/]+/src)/.*(?<!/tests\.rs)")
+IDENTIFIER = re.compile(r"\b_?([a-z]\w*)\b")
+STRING = re.compile(r'"(?:\\.|[^"\\])*"', re.DOTALL)
+NO_CODE = {
+    ".rs": (re.compile(r"//.*"), STRING),
+    ".py": (re.compile(r'r?""".*?"""', re.DOTALL), STRING, re.compile(r"#.*")),
+    ".ts": (re.compile(r"/\*.*?\*/", re.DOTALL), STRING, re.compile(r"`[^`]*`"), re.compile(r"//.*")),
+}
 RUST_COMMENT = re.compile(r"^\s*(//[/!]?)(?: (.*))?$")
 SENTENCE = re.compile(r"(?:^|(?<=[.!?:]) )([A-Z][\w']*)\b([^.!?]*[.!?]?)")
 CODE_SPAN = re.compile(r"`+[^`]*`+")
@@ -105,7 +113,7 @@ def is_test(path: str) -> bool:
 
 
 def retired_names(path: str, text: str, retired: dict[str, list[str]]) -> Iterator[tuple[int, str, str]]:
-    """Declared types and file names that the project has given up."""
+    """File names, declared types and identifiers of product code that the project has given up."""
     file = PurePosixPath(path)
     if file.name in retired["files"]:
         yield 1, "retired file name", file.name
@@ -113,6 +121,18 @@ def retired_names(path: str, text: str, retired: dict[str, list[str]]) -> Iterat
         for found in DECLARATIONS[file.suffix].finditer(text):
             if found.group(1) in retired["types"]:
                 yield text.count("\n", 0, found.start(1)) + 1, "retired type name", found.group(1)
+        if PRODUCT.fullmatch(path):
+            for number, line in enumerate(code(text, file.suffix), 1):
+                for found in IDENTIFIER.finditer(line):
+                    if found.group(1) in retired["names"]:
+                        yield number, "retired name", found.group()
+
+
+def code(text: str, suffix: str) -> Iterator[str]:
+    """The lines without strings and comments."""
+    for pattern in NO_CODE[suffix[:3]]:
+        text = pattern.sub(lambda found: "\n" * found.group().count("\n"), text)
+    return iter(text.splitlines())
 
 
 def prose(text: str, suffix: str) -> Iterator[Line]:

@@ -94,14 +94,14 @@ def failed(actor: object, hook: str, error: BaseException, is_reported: bool = F
         log.at(level, "actor.failed", "%(title)s: %(error)s", shown, **fields, error=text)
 
 
-def call_failed(host: Any, request: Any, error: BaseException) -> None:
+def call_failed(instance: Any, request: Any, error: BaseException) -> None:
     """Log that a method of a service has raised; without a traceback if its caller is in this
     process and has it.
     """
-    node, service, title = host.node.name, host.info.name, request.title
+    node, service, title = instance.node.name, instance.info.name, request.title
     method = title.removeprefix(f"{service}.")
-    fields = {"title": f"{title} failed", "node": node, "service": service, "method": method, "instance": host.instance}
-    if (text := _first_text("call", host, title, error, logging.WARNING, fields)) is not None:
+    fields = {"title": f"{title} failed", "node": node, "service": service, "method": method, "instance": instance.id}
+    if (text := _first_text("call", instance, title, error, logging.WARNING, fields)) is not None:
         shown = error if request.node != node else None
         log.warning("call.failed", "%(title)s: %(error)s", shown, **fields, error=text, trace_id=request.trace)
 

@@ -657,7 +657,7 @@ class Link:
         queue: str,
         says: dict[str, str] | None,
         number: int,
-        gate: InstanceEndpoint | None = None,
+        endpoint: InstanceEndpoint | None = None,
         mailbox: tuple[Engine, ActorRef] | None = None,
         listens: bool = False,
     ) -> tuple[LinkSubscription, Pending]: ...

@@ -13,7 +13,7 @@ pub(crate) fn guarded(call: impl FnOnce()) -> bool {
         Ok(()) => true,
         Err(panic) => {
             // Its destructor may panic as well: it is left alone.
-            let _kept = ManuallyDrop::new(panic);
+            let _leaked = ManuallyDrop::new(panic);
             false
         }
     }

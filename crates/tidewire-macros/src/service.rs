@@ -129,21 +129,21 @@ impl<'a> Method<'a> {
                 (quote!(new), body)
             }
         };
-        let mut said = TokenStream::new();
+        let mut settings = TokenStream::new();
         if let Some(line) = first_line(&self.function.attrs) {
-            said.extend(quote!(.description(#line)));
+            settings.extend(quote!(.description(#line)));
         }
         if schemas && let Some(result) = self.result() {
-            said.extend(quote!(.schemas_from::<(#(#types,)*), #result>()));
+            settings.extend(quote!(.schemas_from::<(#(#types,)*), #result>()));
         }
         if options.idempotent {
-            said.extend(quote!(.idempotent()));
+            settings.extend(quote!(.idempotent()));
         }
         if options.prompt {
-            said.extend(quote!(.prompt()));
+            settings.extend(quote!(.prompt()));
         }
         if let Some(seconds) = options.timeout {
-            said.extend(quote!(.timeout(::core::time::Duration::from_secs_f64(#seconds))));
+            settings.extend(quote!(.timeout(::core::time::Duration::from_secs_f64(#seconds))));
         }
         if let Some(visibility) = &options.visibility {
             let word = match visibility.value().as_str() {
@@ -151,7 +151,7 @@ impl<'a> Method<'a> {
                 "private" => quote!(Private),
                 _ => quote!(Public),
             };
-            said.extend(quote!(.visibility(::tidewire_node::Visibility::#word)));
+            settings.extend(quote!(.visibility(::tidewire_node::Visibility::#word)));
         }
         quote! {{
             let this = ::std::sync::Arc::clone(&this);
@@ -162,7 +162,7 @@ impl<'a> Method<'a> {
                     let #this = ::std::sync::Arc::clone(&this);
                     #body
                 },
-            ) #said
+            ) #settings
         }}
     }
 

@@ -16,7 +16,7 @@ use tidewire_engine::raw::{Condvar, Mutex, PerProcess};
 
 use crate::interpreter::py_ref::collect;
 
-static GATE: PerProcess<ForkBarrier> = PerProcess::new();
+static BARRIER: PerProcess<ForkBarrier> = PerProcess::new();
 
 thread_local! {
     static AT: Cell<AttachState> = const { Cell::new(AttachState::Unknown) };
@@ -141,13 +141,13 @@ impl Drop for AttachGuard {
 #[pyfunction]
 pub fn before_fork(py: Python<'_>) {
     // A thread inside the gate waits for the interpreter.
-    detach(py, || GATE.get().shut());
+    detach(py, || BARRIER.get().shut());
 }
 
 /// After a fork, or after one that the system refused.
 #[pyfunction]
 pub fn after_fork_in_parent() {
-    GATE.get().open();
+    BARRIER.get().open();
 }
 
 /// Leave to be listed, until it is dropped.
@@ -161,9 +161,9 @@ impl AttachPermit {
 
     #[cold]
     fn take() -> Self {
-        let gate = GATE.get();
-        gate.enter();
-        Self(gate)
+        let barrier = BARRIER.get();
+        barrier.enter();
+        Self(barrier)
     }
 }
 

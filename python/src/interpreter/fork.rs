@@ -33,11 +33,11 @@ pub fn watch(py: Python<'_>) -> PyResult<()> {
             "tidewire: the system takes no more handlers of forks (pthread_atfork): free memory, and import it again";
         return Err(PyOSError::new_err((failed, text)));
     }
-    let gate = [
+    let hooks = [
         ("before", wrap_pyfunction!(attach::before_fork, py)?),
         ("after_in_parent", wrap_pyfunction!(attach::after_fork_in_parent, py)?),
     ];
-    py.import("os")?.call_method("register_at_fork", (), Some(&gate.into_py_dict(py)?)).map(drop)
+    py.import("os")?.call_method("register_at_fork", (), Some(&hooks.into_py_dict(py)?)).map(drop)
 }
 
 /// Gives back what a child got of its parent's sockets, ports and locks of folders.
@@ -168,7 +168,7 @@ impl<T> Deref for PerProcessOwned<T> {
 impl<T> Drop for PerProcessOwned<T> {
     fn drop(&mut self) {
         if !self.is_mine() {
-            let _kept = ManuallyDrop::new(self.value.take());
+            let _leaked = ManuallyDrop::new(self.value.take());
         }
     }
 }

@@ -51,7 +51,7 @@ pub fn wait(py: Python<'_>, mut operation: Operation) -> PyResult<Py<PyAny>> {
         py.check_signals()?;
         if notifier.0.generation != generation() {
             // A signal handler has forked: what this waits for is the parent's.
-            let _kept = ManuallyDrop::new(operation);
+            let _leaked = ManuallyDrop::new(operation);
             return Err(past(py));
         }
     }

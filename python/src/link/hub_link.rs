@@ -339,10 +339,10 @@ impl Link {
         Ok(())
     }
 
-    /// Subscribes. Frames are handed on with `number`, calls go to the endpoint `gate` if there is
-    /// one, and messages to the mailbox of an actor as far as they can. No calls come to one that
-    /// listens. The pending is done when the hub has it, or says why not.
-    #[pyo3(signature = (pattern, queue, says, number, gate = None, mailbox = None, listens = false))]
+    /// Subscribes. Frames come with `number`; calls go to the endpoint, if any, and messages
+    /// to the mailbox of an actor if that can take them. A subscription that listens gets no calls.
+    /// The pending is done once the hub has the subscription, or fails with the refusal.
+    #[pyo3(signature = (pattern, queue, says, number, endpoint = None, mailbox = None, listens = false))]
     #[allow(clippy::too_many_arguments)]
     fn subscribe(
         &self,
@@ -351,7 +351,7 @@ impl Link {
         queue: &str,
         says: Option<&Bound<'_, PyDict>>,
         number: u64,
-        gate: Option<Py<InstanceEndpoint>>,
+        endpoint: Option<Py<InstanceEndpoint>>,
         mailbox: Option<(Py<Engine>, Py<ActorRef>)>,
         listens: bool,
     ) -> PyResult<(LinkSubscription, Pending)> {
@@ -368,7 +368,7 @@ impl Link {
             .and_then(|(engine, actor)| MailboxDelivery::into_mailbox(actor.get().inner.cell(), engine.get().handle()));
         let at = LoopTarget {
             number,
-            endpoint: gate.map(|endpoint| Arc::new(endpoint.into())),
+            endpoint: endpoint.map(|endpoint| Arc::new(endpoint.into())),
             inflow,
             listens,
             open: Arc::clone(&open),

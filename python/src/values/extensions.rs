@@ -147,10 +147,10 @@ impl<'a, 'py> Decoder<'a, '_, 'py> {
 
     fn reference(&mut self) -> Read<'py> {
         self.enter(0)?;
-        let stands = self.value()?;
+        let reference = self.value()?;
         self.leave();
         match self.hook {
-            Some(hook) => hook.call1((stands,)),
+            Some(hook) => hook.call1((reference,)),
             None => Err(self.wrong("it refers to a function or an object, and none are expected here")),
         }
     }

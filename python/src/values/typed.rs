@@ -262,14 +262,15 @@ impl<'py> Encoder<'_, 'py> {
     /// Asks the hook for what stands for an object, and writes that, without asking again.
     fn reference(&mut self, object: &Bound<'py, PyAny>) -> WriteResult {
         let Some(hook) = self.hook.take() else { return Err(not_data(object)) };
-        let stands = hook.call1((object,)).map_err(|failure| Failure::new(Reason::Raised(failure)));
-        let written =
-            stands.and_then(|stands| if stands.is_none() { Err(not_data(object)) } else { self.stand_in(&stands) });
+        let reference = hook.call1((object,)).map_err(|failure| Failure::new(Reason::Raised(failure)));
+        let written = reference.and_then(|reference| {
+            if reference.is_none() { Err(not_data(object)) } else { self.write_reference(&reference) }
+        });
         self.hook = Some(hook);
         written
     }
 
-    fn stand_in(&mut self, value: &Bound<'py, PyAny>) -> WriteResult {
+    fn write_reference(&mut self, value: &Bound<'py, PyAny>) -> WriteResult {
         self.enter(value)?;
         let start = writer::open(&mut self.out, ext::REFERENCE);
         self.value(value)?;

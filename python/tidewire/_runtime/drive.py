@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 _running: set[asyncio.Task[None]] = set()
 
 
-def start(intake: CoroutineLoop) -> None:
+def start(coroutine: CoroutineLoop) -> None:
     """Start a task that handles messages of one actor until none is left."""
-    task: asyncio.Task[None] = asyncio.get_running_loop().create_task(intake)
+    task: asyncio.Task[None] = asyncio.get_running_loop().create_task(coroutine)
     _running.add(task)
 
 
@@ -30,8 +30,8 @@ def cancel(node: object) -> None:
     of its actors.
     """
     for task in list(_running):
-        intake: Any = task.get_coro()
-        if intake.node is node:
+        coroutine: Any = task.get_coro()
+        if coroutine.node is node:
             task.cancel()
 
 

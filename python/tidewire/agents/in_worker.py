@@ -11,8 +11,8 @@ from tidewire._log import log
 from tidewire.agents import handlers
 from tidewire.agents.agent import Agent
 from tidewire.agents.handlers import Handler, Table
-from tidewire.agents.intake import call_handler, unhandled
 from tidewire.agents.message import EXPIRES, Message
+from tidewire.agents.receiver import call_handler, unhandled
 from tidewire.errors import InvalidArgument, MessageExpired
 from tidewire.pools import function as functions
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tidewire import _handlers, _limits
 from tidewire._handlers import Plan
 from tidewire._node.actors import Options
-from tidewire.agents import handlers, intake
+from tidewire.agents import handlers, receiver
 from tidewire.agents.agent import Agent
 from tidewire.agents.agent_state import AgentState
 from tidewire.agents.retry import Retry
@@ -206,7 +206,7 @@ def _plan(
     hooks = _Hooks(instance)
     started = None if hooks.started is None else _start_hook(agent_state, hooks)
     agent_state.started = started is None
-    plan = intake.plan(agent_state, table, started, True, stopped_hook(agent_state, hooks.stopped), workers)
+    plan = receiver.plan(agent_state, table, started, True, stopped_hook(agent_state, hooks.stopped), workers)
     if factory is None:
         return plan
 

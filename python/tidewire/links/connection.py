@@ -403,7 +403,7 @@ class Connection:
         queue: str,
         announcement: dict[str, str] | None,
         target: _Target,
-        gate: InstanceEndpoint | None = None,
+        endpoint: InstanceEndpoint | None = None,
         mailbox: tuple[Engine, ActorRef] | None = None,
         listens: bool = False,
     ) -> Pending:
@@ -414,7 +414,7 @@ class Connection:
         number = next(self._numbers)
         self._targets[number] = target
         self._patterns[number] = pattern
-        subscription, pending = self.link.subscribe(pattern, queue, announcement, number, gate, mailbox, listens)
+        subscription, pending = self.link.subscribe(pattern, queue, announcement, number, endpoint, mailbox, listens)
         self._link_subscriptions[number] = subscription
         return pending
 
@@ -520,9 +520,9 @@ class Connection:
 
     # Services
 
-    def serve(self, host: ServiceInstance) -> tuple[list[Pending], ServiceEndpoint]:
+    def serve(self, instance: ServiceInstance) -> tuple[list[Pending], ServiceEndpoint]:
         """Serve an instance to other nodes. The pendings are done once the hub has it."""
-        info, service_endpoint = host.info.seen_from("private"), ServiceEndpoint(host)
+        info, service_endpoint = instance.info.seen_from("private"), ServiceEndpoint(instance)
         assert info is not None
         announcement = announcements.described(info)
         pendings = [
@@ -531,7 +531,7 @@ class Connection:
             ),
             # After the other one: a node that sees the announcement can call in both ways.
             self.subscribe(
-                service_subject(info.name, "*", host.instance),
+                service_subject(info.name, "*", instance.id),
                 "",
                 announcement,
                 service_endpoint,

@@ -40,34 +40,36 @@ class ServiceEndpoint:
     """Server side of one instance for calls of other nodes, which share the queue of local calls.
 
     Args:
-        host: The instance.
+        instance: The instance.
     """
 
-    def __init__(self, host: ServiceInstance) -> None:
-        self._host = host
+    def __init__(self, instance: ServiceInstance) -> None:
+        self._instance = instance
         self._warned = False
-        self.endpoint = host.endpoint
+        self.endpoint = instance.endpoint
         # Without coroutines the thread workers have the concurrency limit and the queue.
-        self.actor = self._spawn(None, host.capacity.calls) if host.values is None else host.values
-        self.own_actor = self.actor if host.values is None else None
+        self.actor = self._spawn(None, instance.capacity.calls) if instance.values is None else instance.values
+        self.own_actor = self.actor if instance.values is None else None
         # A long stream must not occupy the slot of a call. Its actor stops with the other.
-        self._streams = self._spawn(self.actor, host.capacity.streams) if host.streams_any else self.actor
-        public = host.admitted("public")
-        methods = {name: (method, name in public) for name, method in host.admitted("private").items()}
-        has_coroutines = host.values is not None
-        self.endpoint.open(self, host.info.name, methods, self.actor, self._streams, host.workers, has_coroutines)
+        self._streams = self._spawn(self.actor, instance.capacity.streams) if instance.streams_any else self.actor
+        public = instance.admitted("public")
+        methods = {name: (method, name in public) for name, method in instance.admitted("private").items()}
+        has_coroutines = instance.values is not None
+        self.endpoint.open(
+            self, instance.info.name, methods, self.actor, self._streams, instance.workers, has_coroutines
+        )
 
     def _spawn(self, parent: ActorRef | None, places: int) -> ActorRef:
         """Return an actor for running and queued calls. It accepts one more than both limits, which
-        the host refuses.
+        the instance refuses.
         """
 
         def plan() -> Plan:
             return Plan(self.endpoint, takes_context=False, coroutine=True)
 
-        limit = places + self._host.capacity.waiting
+        limit = places + self._instance.capacity.waiting
         options = Options(mailbox=Mailbox(limit, "fail"), concurrency=min(limit + 1, CONCURRENCY.max))
-        return self._host.node._spawn_plan(plan, options, parent)
+        return self._instance.node._spawn_plan(plan, options, parent)
 
     def __call__(self, call: RemoteCall | RemoteMessage) -> None:
         """Admit a call, or refuse it if the queue is full. Messages published to the subject of a
@@ -91,16 +93,16 @@ class ServiceEndpoint:
             return
         try:
             request = self._request(call)
-            method = self._host.method(request)
+            method = self._instance.method(request)
             if method.streams != call.reads_items:
                 call.refuse(_INVALID_ARGUMENT, _IS_STREAM if method.streams else _IS_VALUE)
                 return
             if method.streams:
                 await self._stream(call, request, method)
                 return
-            running = InboundCall(request, method, self._host.instance)
+            running = InboundCall(request, method, self._instance.id)
             call.on_cancel(running.cancel)
-            self.answer(call, request.node, await self._host.receive(running))
+            self.answer(call, request.node, await self._instance.receive(running))
         except asyncio.CancelledError:
             if not call.cancelled:
                 raise
@@ -112,16 +114,16 @@ class ServiceEndpoint:
         """Run a plain function whose arguments need a check or a conversion, on a thread worker."""
         try:
             request = self._request(call)
-            running = InboundCall(request, self._host.method(request), self._host.instance)
+            running = InboundCall(request, self._instance.method(request), self._instance.id)
             call.on_cancel(running.cancel)
-            self.answer(call, request.node, self._host.run(running))
+            self.answer(call, request.node, self._instance.run(running))
         # The caller receives every error.
         except BaseException as error:  # noqa: BLE001
             fail(call, error)
 
     def _late(self, handling: InboundCallRun) -> None:
         """Send the timeout of a plain function to its caller. The compiled endpoint calls this."""
-        title = f"{self._host.info.name}.{_method(handling.call.subject)}"
+        title = f"{self._instance.info.name}.{_method(handling.call.subject)}"
         fail(handling.call, late(title, handling.instance, handling.begun, 0))
 
     def give_back(self, messages: Iterable[Any]) -> None:
@@ -130,16 +132,17 @@ class ServiceEndpoint:
             call = message.call if isinstance(message, InboundCallRun) else message
             if isinstance(call, RemoteCall):
                 call.refuse(
-                    _NO_RESPONDERS, f"{self._host.info.name}: the instance has stopped: call another, or serve it again"
+                    _NO_RESPONDERS,
+                    f"{self._instance.info.name}: the instance has stopped: call another, or serve it again",
                 )
 
     def _refuse_coroutine(self, handling: InboundCallRun, value: Any) -> None:
-        self._host.refuse_coroutine(handling, value)
+        self._instance.refuse_coroutine(handling, value)
 
     async def _stream(self, call: RemoteCall, request: Request, method: Bound) -> None:
         channel = CallChannel(call, request, self._give, fail)
         try:
-            writer = open_stream(self._host, request, method, channel, TaskWriter)
+            writer = open_stream(self._instance, request, method, channel, TaskWriter)
         except MailboxFull as full:
             call.refuse(OVERLOADED, str(full))
             return
@@ -154,7 +157,7 @@ class ServiceEndpoint:
 
     def _give(self, node: str, value: Any) -> Any:
         """Return the reference of a function or an object in a result."""
-        connection = self._host.node._connection
+        connection = self._instance.node._connection
         return None if connection is None else connection.objects.reference_to(node, value)[1]
 
     def raised(self, handling: InboundCallRun, error: BaseException) -> None:
@@ -163,7 +166,7 @@ class ServiceEndpoint:
         Raises:
             CancelledError: if the loop is ending.
         """
-        self.answer(handling.call, handling.call.node, self._host.raised(handling, error))
+        self.answer(handling.call, handling.call.node, self._instance.raised(handling, error))
 
     def answer(self, call: RemoteCall, node: str, value: Any) -> None:
         """Reply to a call with the result of its handler."""
@@ -178,10 +181,10 @@ class ServiceEndpoint:
 
     def _bound(self, call: RemoteCall, method: str) -> Bound | None:
         """Return the method of a call, or None."""
-        return self._host.admitted("private").get(method)
+        return self._instance.admitted("private").get(method)
 
     def _request(self, call: RemoteCall) -> Request:
-        return self._read(call, Request, self._host.info.name)
+        return self._read(call, Request, self._instance.info.name)
 
     def _read(self, call: RemoteCall, kind: type[_R], service: str) -> _R:
         try:

@@ -35,7 +35,7 @@ class CommandWorker(StreamWorker):
     """Worker of one command. Only ``mark`` and ``title`` may be used off the node's event loop.
 
     Args:
-        host: Its service instance.
+        instance: Its service instance.
         home: Storage backend of records and tokens.
         bound: The function of the command.
         mark: The options of its declaration.
@@ -45,31 +45,31 @@ class CommandWorker(StreamWorker):
 
     def __init__(
         self,
-        host: ServiceInstance,
+        instance: ServiceInstance,
         home: Home,
         bound: Bound,
         mark: CommandMark,
         dispatcher: str,
         changed: ChangeCounter,
     ) -> None:
-        super().__init__(host, home, bound, mark.concurrency, dispatcher)
+        super().__init__(instance, home, bound, mark.concurrency, dispatcher)
         self.mark, self.consumer, self._changed = mark, None, changed
 
     async def open(self) -> None:
         """Create the queue if it does not exist, and start."""
-        mark, host = self.mark, self._host
+        mark, instance = self.mark, self._instance
         exclusive = mark.exclusive is not None
         options = (
-            host.info.name,
+            instance.info.name,
             self._bound.name,
-            host.node.name,
+            instance.node.name,
             mark.timeout,
             mark.retries,
             exclusive,
             mark.concurrency,
             mark.keep,
         )
-        engine, name = host.node._engine, host.node.name
+        engine, name = instance.node._engine, instance.node.name
         self._core = await self._home.call(
             "command_worker",
             engine,
@@ -83,8 +83,10 @@ class CommandWorker(StreamWorker):
 
     async def _run(self, attempt: CommandAttempt) -> None:
         loop = asyncio.get_running_loop()
-        request = Request(self._host.info.name, self._bound.name, (), {}, headers=attempt.trace, node=attempt.caller)
-        running = InboundCall(request, self._bound, self._host.instance)
+        request = Request(
+            self._instance.info.name, self._bound.name, (), {}, headers=attempt.trace, node=attempt.caller
+        )
+        running = InboundCall(request, self._bound, self._instance.id)
         attempt.on_interrupt(functools.partial(loop.call_soon_threadsafe, running.cancel))
         attempt.finish(*await self._outcome(attempt, running))
 
@@ -113,7 +115,7 @@ class CommandWorker(StreamWorker):
         if isinstance(error, _Refused):
             error, outcome = error.error, "refused"
         else:
-            self._host.log_failure(running, error)
+            self._instance.log_failure(running, error)
         error = error_for_caller(self.title, error) if not isinstance(error, asyncio.CancelledError) else error
         line, trace = fault_of(error) or ("", "")
         return outcome, None, _encoded(error), line[:1_024], trace[-_TRACEBACK_MAX:]

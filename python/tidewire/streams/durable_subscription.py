@@ -32,7 +32,7 @@ class DurableSubscription(StreamWorker):
     """One durable handler. Only ``mark`` and ``title`` may be used off the node's event loop.
 
     Args:
-        host: Its service instance.
+        instance: Its service instance.
         home: Storage backend of its stream.
         bound: The handler of events.
         subject: Pattern of its subjects.
@@ -45,7 +45,7 @@ class DurableSubscription(StreamWorker):
 
     def __init__(
         self,
-        host: ServiceInstance,
+        instance: ServiceInstance,
         home: Home,
         bound: Bound,
         subject: str,
@@ -55,7 +55,7 @@ class DurableSubscription(StreamWorker):
         dispatcher: str,
         changed: ChangeCounter,
     ) -> None:
-        super().__init__(host, home, bound, mark.concurrency, dispatcher)
+        super().__init__(instance, home, bound, mark.concurrency, dispatcher)
         self.mark = mark
         self.consumer: Consumer | None = None
         self._origin = ""
@@ -112,7 +112,7 @@ class DurableSubscription(StreamWorker):
             began = perf_counter()
             error = await self._handle(Event(*raw))
             took_us, failure = int((perf_counter() - began) * 1e6), "" if error is None else type(error).__name__
-            self._host.node._engine.took("process", self._origin, failure, took_us)
+            self._instance.node._engine.took("process", self._origin, failure, took_us)
             if error is None:
                 worker.end("returned", None)
             elif self._is_cut and isinstance(error, asyncio.CancelledError):
@@ -122,11 +122,17 @@ class DurableSubscription(StreamWorker):
 
     async def _handle(self, event: Event) -> BaseException | None:
         """Run the handler, and return its exception."""
-        host = self._host
+        instance = self._instance
         request = Request(
-            host.info.name, self._bound.name, (), {}, headers=event.headers, subject=event.subject, node=host.node.name
+            instance.info.name,
+            self._bound.name,
+            (),
+            {},
+            headers=event.headers,
+            subject=event.subject,
+            node=instance.node.name,
         )
-        running = InboundCall(request, self._bound, host.instance)
+        running = InboundCall(request, self._bound, instance.id)
         try:
             if self._threads is None:
                 token = running.enter_task()
@@ -151,14 +157,14 @@ class DurableSubscription(StreamWorker):
                 return error
             if isinstance(error, asyncio.CancelledError) and is_cancelled():
                 raise
-            host.log_failure(running, error)
+            instance.log_failure(running, error)
             return error if isinstance(error, asyncio.CancelledError) else error_for_caller(self.title, error)
 
     def _call(self, running: InboundCall, event: Event) -> Any:
         running.request.args = (event.value,) if self._takes_value else (event,)
         if self._event_parameter is not None and self._takes_value:
             running.request.kwargs = {self._event_parameter: event}
-        args, kwargs = self._host.arguments(running)
+        args, kwargs = self._instance.arguments(running)
         return self._bound.call(*args, **kwargs)
 
     def _call_plain(self, running: InboundCall, event: Event) -> None:

@@ -25,20 +25,20 @@ class StreamWorker(ABC):
     event loop.
 
     Args:
-        host: Its service instance.
+        instance: Its service instance.
         home: Storage backend of its events.
         bound: The function.
         concurrency: Most concurrent runs.
         dispatcher: Dispatcher whose threads run a plain function.
     """
 
-    def __init__(self, host: ServiceInstance, home: Home, bound: Bound, concurrency: int, dispatcher: str) -> None:
-        self.title = f"{host.info.name}.{bound.name}"
-        self._host, self._home, self._bound = host, home, bound
+    def __init__(self, instance: ServiceInstance, home: Home, bound: Bound, concurrency: int, dispatcher: str) -> None:
+        self.title = f"{instance.info.name}.{bound.name}"
+        self._instance, self._home, self._bound = instance, home, bound
         self._threads = (
             None
             if bound.coroutine
-            else spawn_workers(host.node, ConcurrencyLimits(concurrency, 0, 0, 1), dispatcher, None)
+            else spawn_workers(instance.node, ConcurrencyLimits(concurrency, 0, 0, 1), dispatcher, None)
         )
         self._core: Core | None = None
         self._serving: asyncio.Task[None] | None = None

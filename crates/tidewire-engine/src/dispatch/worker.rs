@@ -177,7 +177,7 @@ pub fn blocking<R: Send>(wait: impl FnOnce() -> R + Send) -> R {
 pub(crate) fn leave_seat() {
     SEAT.with(|seat| {
         if let Ok(mut seat) = seat.try_borrow_mut() {
-            let _kept = ManuallyDrop::new(seat.take());
+            let _leaked = ManuallyDrop::new(seat.take());
         }
     });
 }

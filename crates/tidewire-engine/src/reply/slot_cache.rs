@@ -82,7 +82,7 @@ pub(crate) fn keep<T: Send + 'static>(slot: Arc<AskSlot<T>>, key: DeadlineKey) {
 pub(crate) fn reset() {
     let _ = SPARES.try_with(|spares| {
         if let Ok(mut spares) = spares.try_borrow_mut() {
-            let _kept = ManuallyDrop::new(std::mem::take(&mut *spares));
+            let _leaked = ManuallyDrop::new(std::mem::take(&mut *spares));
         }
     });
 }

@@ -1,4 +1,4 @@
-//! The log of a hub: strangers decide how much there is to be said, so that it has a bound, and
+//! The log of a hub: strangers cause its lines, so that it has a bound, and
 //! what they say is shown as text.
 
 use tidewire_sync::Mutex;
@@ -130,11 +130,11 @@ mod tests {
     #[test]
     fn many_lines_are_counted_and_the_count_is_said_a_second_later() {
         let mut pace = LogPace::new(5_000_000);
-        let said = (0..LINES + 80).filter(|_| pace.one_more(5_000_001).0).count() as u64;
-        assert_eq!(said, LINES);
+        let lines = (0..LINES + 80).filter(|_| pace.one_more(5_000_001).0).count() as u64;
+        assert_eq!(lines, LINES);
         assert_eq!(pace.tick(5_900_000), (0, 6_000_001));
         assert_eq!(pace.tick(6_000_001), (80, u64::MAX));
-        let said = (0..100).filter(|_| pace.one_more(6_000_002).0).count() as u64;
-        assert_eq!(said, LINES_A_SECOND);
+        let lines = (0..100).filter(|_| pace.one_more(6_000_002).0).count() as u64;
+        assert_eq!(lines, LINES_A_SECOND);
     }
 }

@@ -291,13 +291,13 @@ mod tests {
         assert!(plain.headers().is_empty() && !plain.is_cancelled());
         assert_eq!(plain.trace(), plain.clone().trace());
 
-        let said = Context::detached("pricing", "quote").node("shop-1").user("ada").header("tenant", "x");
-        let said = said.timeout(Duration::from_secs(3_600)).priority(Priority::Urgent).over_http().build();
-        assert_eq!((said.node(), said.user(), said.headers()["tenant"].as_str()), ("shop-1", Some("ada"), "x"));
-        assert_eq!((said.origin(), said.priority()), (Visibility::Public, Priority::Urgent));
+        let call = Context::detached("pricing", "quote").node("shop-1").user("ada").header("tenant", "x");
+        let call = call.timeout(Duration::from_secs(3_600)).priority(Priority::Urgent).over_http().build();
+        assert_eq!((call.node(), call.user(), call.headers()["tenant"].as_str()), ("shop-1", Some("ada"), "x"));
+        assert_eq!((call.origin(), call.priority()), (Visibility::Public, Priority::Urgent));
         assert_eq!(Context::detached("pricing", "quote").fence(7).build().fence().expect("it is active"), 7);
-        assert_eq!(said.fence().expect_err("any number is active").code(), ErrorCode::LeaseLost);
-        assert!(said.remaining().is_some_and(|left| left > Duration::from_secs(3_000)) && !said.is_cancelled());
+        assert_eq!(call.fence().expect_err("any number is active").code(), ErrorCode::LeaseLost);
+        assert!(call.remaining().is_some_and(|left| left > Duration::from_secs(3_000)) && !call.is_cancelled());
     }
 
     #[test]

@@ -25,7 +25,7 @@ export interface StreamState<T> {
 }
 
 export interface StreamOptions {
-	/** Number of last items that are kept, 1 or more: 100. */
+	/** Number of last items that are recent, 1 or more: 100. */
 	readonly keep?: number | undefined;
 }
 
@@ -107,8 +107,8 @@ export function useStream<T>(
 					}
 					const { value } = next;
 					set(({ items }) => {
-						const kept = [...items, value].slice(-keep);
-						return { status: "open", items: kept, latest: value, error: undefined };
+						const recent = [...items, value].slice(-keep);
+						return { status: "open", items: recent, latest: value, error: undefined };
 					});
 				}
 			};

@@ -23,18 +23,18 @@ class LocalPort:
 
     over_link = False
 
-    def __init__(self, host: ServiceInstance) -> None:
-        self._host = host
+    def __init__(self, instance: ServiceInstance) -> None:
+        self._instance = instance
 
     @property
     def instance(self) -> str:
         """The id of the instance."""
-        return self._host.instance
+        return self._instance.id
 
     @property
     def info(self) -> ServiceInfo:
         """Description of the service that the instance serves."""
-        return self._host.info
+        return self._instance.info
 
     def route(self) -> None:
         """Return no route: the fast path goes over links."""
@@ -42,31 +42,31 @@ class LocalPort:
 
     def call(self, request: Request) -> LocalReply:
         """Send a call; see ``InstanceTransport``."""
-        host = self._host
-        method = host.method(request)
+        instance = self._instance
+        method = instance.method(request)
         if method.streams:
             raise InvalidArgument(f"{request.title} is a stream: read it with `async for`, rather than await it")
-        running = InboundCall(request, method, host.instance)
-        if host.values is None:
-            return host.on_thread(running, request.left_s())
+        running = InboundCall(request, method, instance.id)
+        if instance.values is None:
+            return instance.on_thread(running, request.left_s())
         try:
-            pending = host.values.ask(running, request.left_s(), request.priority)
+            pending = instance.values.ask(running, request.left_s(), request.priority)
         except TidewireError as error:
-            raise call_error(host, running, error) from None
-        return LocalReply(host, pending, running, None)
+            raise call_error(instance, running, error) from None
+        return LocalReply(instance, pending, running, None)
 
     def stream(self, request: Request) -> Channel:
         """Open a stream; see ``InstanceTransport``."""
-        method = self._host.method(request)
+        method = self._instance.method(request)
         if not method.streams:
             raise InvalidArgument(f"{request.title} gives one value: await it, rather than read it with `async for`")
-        channel = Channel(request.title, self._host.capacity.ahead, request.deadline)
-        channel.on_close = open_stream(self._host, request, method, channel, StreamWriter).cancel
+        channel = Channel(request.title, self._instance.capacity.ahead, request.deadline)
+        channel.on_close = open_stream(self._instance, request, method, channel, StreamWriter).cancel
         return channel
 
 
 def open_stream(
-    host: ServiceInstance, request: Request, method: Bound, channel: Channel | CallChannel, kind: type[StreamWriter]
+    instance: ServiceInstance, request: Request, method: Bound, channel: Channel | CallChannel, kind: type[StreamWriter]
 ) -> StreamWriter:
     """Begin to write a stream into a channel, or wait for admission.
 
@@ -76,14 +76,14 @@ def open_stream(
     Raises:
         Refused: if the instance accepts no more calls.
     """
-    running = InboundCall(request, method, host.instance)
-    writer = (kind if method.coroutine else PlainWriter)(host, running, channel)
-    host.writers.add(writer)
+    running = InboundCall(request, method, instance.id)
+    writer = (kind if method.coroutine else PlainWriter)(instance, running, channel)
+    instance.writers.add(writer)
     try:
-        if host.stopping:
+        if instance.stopping:
             raise ActorStopped
         writer.open()
     except TidewireError as error:
         writer.leave()
-        raise call_error(host, running, error) from None
+        raise call_error(instance, running, error) from None
     return writer

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 class LocalReply(Procedure[Any]):
     """The reply of a call to a service instance of this process."""
 
-    __slots__ = ("_host", "_job", "_pending", "_running")
+    __slots__ = ("_instance", "_job", "_pending", "_running")
 
-    def __init__(self, host: ServiceInstance, pending: Pending, running: InboundCall, job: WorkerCall | None) -> None:
-        self._host = host
+    def __init__(
+        self, instance: ServiceInstance, pending: Pending, running: InboundCall, job: WorkerCall | None
+    ) -> None:
+        self._instance = instance
         self._pending = pending
         self._running = running
         self._job = job
@@ -33,7 +35,7 @@ class LocalReply(Procedure[Any]):
             self.cancel()
             try:
                 if isinstance(error, TidewireError):
-                    raise call_error(self._host, self._running, error) from None
+                    raise call_error(self._instance, self._running, error) from None
                 raise
             finally:
                 # The traceback keeps this frame, and with it the call until the garbage collector
@@ -58,7 +60,7 @@ class LocalReply(Procedure[Any]):
                 self._job.over()
 
 
-def call_error(host: ServiceInstance, running: InboundCall, error: TidewireError) -> TidewireError:
+def call_error(instance: ServiceInstance, running: InboundCall, error: TidewireError) -> TidewireError:
     """Return the error of a call for an error of the engine, which names an actor."""
     request = running.request
     if isinstance(error, AskTimeout):
@@ -69,7 +71,7 @@ def call_error(host: ServiceInstance, running: InboundCall, error: TidewireError
     if isinstance(error, MailboxFull):
         error = MailboxFull(
             f"{request.title}: too many calls wait for the instance {running.instance!r}, "
-            f"service_waiting={host.capacity.waiting}: try again, or serve more of them"
+            f"service_waiting={instance.capacity.waiting}: try again, or serve more of them"
         )
         # Another instance can have the call.
         vars(error)["untaken"] = True

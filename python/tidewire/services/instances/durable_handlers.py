@@ -35,7 +35,7 @@ class DurableHandlers:
 
     Args:
         node: The node that runs them, and whose streams they read.
-        host: The instance.
+        instance: The instance.
         events: The events, each with its handler.
         commands: The commands, each with its handler.
         dispatcher: Dispatcher whose threads run plain functions.
@@ -47,7 +47,7 @@ class DurableHandlers:
     def __init__(
         self,
         node: Node,
-        host: ServiceInstance,
+        instance: ServiceInstance,
         events: list[tuple[Event, Bound]],
         commands: list[tuple[Command, Bound]],
         dispatcher: str,
@@ -57,7 +57,7 @@ class DurableHandlers:
 
         home = node._home()
         self.rests = ChangeCounter()
-        self.title = f"durable handlers of {host.info.name!r}"
+        self.title = f"durable handlers of {instance.info.name!r}"
         self._node = node
         self._is_stopping = False
         self._workers: list[DurableSubscription | CommandWorker] = []
@@ -65,7 +65,7 @@ class DurableHandlers:
             parameter, takes_value = _event_parameter(event)
             self._workers.append(
                 DurableSubscription(
-                    host,
+                    instance,
                     home,
                     bound,
                     event.mark.subject,
@@ -77,7 +77,9 @@ class DurableHandlers:
                 )
             )
         for command, bound in commands:
-            self._workers.append(CommandWorker(host, node._command_home(), bound, command.mark, dispatcher, self.rests))
+            self._workers.append(
+                CommandWorker(instance, node._command_home(), bound, command.mark, dispatcher, self.rests)
+            )
         node._ensure_loop()
         node._waits_for.append(self)
         node._at_goodbye.append(self.leave)

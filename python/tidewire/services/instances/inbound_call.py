@@ -30,7 +30,7 @@ class Failure:
 
 
 class InboundCall:
-    """A call at its host, from the moment in which it was sent there."""
+    """A call at its instance, from the moment in which it was sent there."""
 
     __slots__ = (
         "_began_ns",

@@ -39,7 +39,7 @@ class ServiceInstance:
     Coroutines run on the node's event loop, plain functions on the threads of a dispatcher.
 
     Attributes:
-        instance: Its id.
+        id: Its id.
         info: Description of the service that it serves.
         node: The node that it lives in.
         capacity: How many calls and streams it handles at once.
@@ -65,7 +65,7 @@ class ServiceInstance:
         self.capacity = capacity
         self.admission = Admission(capacity.streams, capacity.waiting)
         self.info = info
-        (self.instance,) = info.instances
+        (self.id,) = info.instances
         self.counters = CallCounters(node._engine)
         self.writers: set[StreamWriter] = set()
         self.calls: set[AnyRunning] = set()
@@ -78,7 +78,7 @@ class ServiceInstance:
         self.streams_any = any(streams for _, streams in kinds)
         self.stopping = False
         self.values = self.streams = None
-        self.endpoint = InstanceEndpoint(self.receive, self.instance, self.counters, self.calls)
+        self.endpoint = InstanceEndpoint(self.receive, self.id, self.counters, self.calls)
         self.workers: ThreadWorkers | None = None
         self._stream_workers: ThreadWorkers | None = None
         if (True, False) in kinds:

@@ -165,13 +165,13 @@ class Served:
             one.name: _bound(declared.methods[one.name], target, declared.name, node.name, one.visibility)
             for one in info.methods
         }
-        self._host = ServiceInstance(node, info, methods, capacity, dispatcher)
+        self._instance = ServiceInstance(node, info, methods, capacity, dispatcher)
         try:
             for event in declared.events:
                 if event.mark.durable.name is None:
                     self._listen(event, target, dispatcher)
             durable = [event for event in declared.events if event.mark.durable.name is not None]
-            self._registry.add(LocalPort(self._host))
+            self._registry.add(LocalPort(self._instance))
             commands = [
                 (command, _bound(command, target, declared.name, node.name)) for command in declared.commands.values()
             ]
@@ -225,7 +225,7 @@ class Served:
     ) -> None:
         from tidewire.services.instances.durable_handlers import DurableHandlers
 
-        self._durables = DurableHandlers(self._node, self._host, events, commands, dispatcher)
+        self._durables = DurableHandlers(self._node, self._instance, events, commands, dispatcher)
         if running_loop() is None:
             # Without a running loop nobody can await the start.
             try:
@@ -237,7 +237,7 @@ class Served:
     def _join(self, connection: Connection) -> None:
         """Serve it to other nodes, unless its visibility is "node"."""
         if self._endpoint is None and self.info.seen_from("private") is not None:
-            self._announcements, self._endpoint = connection.serve(self._host)
+            self._announcements, self._endpoint = connection.serve(self._instance)
 
     async def stop(self, drain: bool = True, timeout: float | None = _TIMEOUT_S) -> Ledger:
         """Stop this instance: it takes no more calls, and its streams are cut. A second call
@@ -277,8 +277,8 @@ class Served:
         """Return the counts of calls and streams, and the durations of calls. Calls that never
         began are not counted.
         """
-        counts = self._host.counters.summary()
-        return {"service": self.name, "instance": self.instance, **counts, "waiting": self._host.waiting}
+        counts = self._instance.counters.summary()
+        return {"service": self.name, "instance": self.instance, **counts, "waiting": self._instance.waiting}
 
     def __repr__(self) -> str:
         state = "stopped" if self._ledger is not None else "serving"
@@ -299,7 +299,7 @@ class Served:
         self._registry.remove(self.name, self.instance)
         self._registry.forget(self)
         self._unsubscribe()
-        self._host.end_streams(self._stopping)
+        self._instance.end_streams(self._stopping)
 
     def _stopping(self) -> ActorStopped:
         return ActorStopped(f"{self.name}: the instance {self.instance!r} is stopping: call another, or serve it again")
@@ -313,9 +313,9 @@ class Served:
 
     def _stops(self, drain: bool, timeout: float | None) -> list[Pending]:
         if not drain:
-            self._host.cancel_calls(self._stopping)
+            self._instance.cancel_calls(self._stopping)
         own = None if self._endpoint is None else self._endpoint.own_actor
-        actors = [*(actor for _, actor in self._events), *([] if own is None else [own]), *self._host.close()]
+        actors = [*(actor for _, actor in self._events), *([] if own is None else [own]), *self._instance.close()]
         return [actor.stop(drain, timeout) for actor in actors]
 
     def _stopped(self, ledger: Ledger) -> Ledger:
@@ -330,12 +330,12 @@ class Served:
             self._durables.cut()
 
     def _cut_streams(self) -> None:
-        self._host.end_streams(
+        self._instance.end_streams(
             lambda: NodeStopped(f"{self.name}: its node is stopping, and its streams end: read it from another node")
         )
 
     def _cut_calls(self) -> None:
-        self._host.cancel_calls(
+        self._instance.cancel_calls(
             lambda: NodeStopped(f"{self.name}: its node was ended by an error, and this call with it: call another")
         )
 
@@ -355,7 +355,7 @@ class Served:
         self._events.append((subscription, actor))
 
     def _receiver(self, bound: Bound, event: Event) -> Callable[..., Any]:
-        host, name = self._host, self.name
+        instance, name = self._instance, self.name
 
         def inbound_call(message: Any, context: Context) -> InboundCall:
             request = Request(
@@ -373,7 +373,7 @@ class Served:
             running = inbound_call(message, context)
             token = running.enter_task()
             try:
-                args, kwargs = host.arguments(running)
+                args, kwargs = instance.arguments(running)
                 await bound.call(*args, **kwargs)
             finally:
                 running.leave(token)
@@ -382,7 +382,7 @@ class Served:
             running = inbound_call(message, context)
             token = running.enter()
             try:
-                args, kwargs = host.arguments(running)
+                args, kwargs = instance.arguments(running)
                 bound.call(*args, **kwargs)
             finally:
                 running.leave(token)

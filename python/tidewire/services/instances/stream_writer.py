@@ -24,13 +24,13 @@ class StreamWriter:
     """Writer of one stream of a service instance, into a channel.
 
     Attributes:
-        host: The instance.
+        instance: The instance.
         running: The call that reads the stream.
         channel: The channel to the reader.
     """
 
-    def __init__(self, host: ServiceInstance, running: InboundCall, channel: Channel | CallChannel) -> None:
-        self.host, self.running, self.channel = host, running, channel
+    def __init__(self, instance: ServiceInstance, running: InboundCall, channel: Channel | CallChannel) -> None:
+        self.instance, self.running, self.channel = instance, running, channel
         self._counted = False
 
     def open(self) -> None:
@@ -40,7 +40,7 @@ class StreamWriter:
             ActorStopped: if the service is stopping.
             MailboxFull: if too many wait.
         """
-        if self.host.admission.enter(self, self.running.request.priority):
+        if self.instance.admission.enter(self, self.running.request.priority):
             self._proceed()
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class StreamWriter:
     def begin(self) -> None:
         """Count the begin of the generator."""
         self._counted = True
-        self.host.counters.began()
+        self.instance.counters.began()
 
     def finish(self, error: BaseException | None) -> None:
         """End the channel, and release the place of the stream."""
@@ -73,8 +73,8 @@ class StreamWriter:
 
     def leave(self) -> None:
         """Release the place of the stream to the next one."""
-        self.host.writers.discard(self)
-        following: StreamWriter | None = self.host.admission.leave(self)
+        self.instance.writers.discard(self)
+        following: StreamWriter | None = self.instance.admission.leave(self)
         if following is not None:
             following.resume()
 
@@ -88,8 +88,8 @@ class StreamWriter:
             self._end(None)
 
     def _proceed(self) -> None:
-        assert self.host.streams is not None
-        self.host.streams.tell(self, self.running.request.priority)
+        assert self.instance.streams is not None
+        self.instance.streams.tell(self, self.running.request.priority)
 
     def _end(self, error: BaseException | None) -> None:
         self.finish(error or self.running.reason)
@@ -106,13 +106,13 @@ class StreamWriter:
                 "%(method)s: the stream was closed, and its generator failed at that: %(error)r",
                 self.channel.title,
             )
-            log.warning("call.stream_close_failed", text, node=self.host.node.name, method=title, error=error)
+            log.warning("call.stream_close_failed", text, node=self.instance.node.name, method=title, error=error)
         elif isinstance(error, Exception) and not self.running.cancelled:
-            self.host.log_failure(self.running, error)
+            self.instance.log_failure(self.running, error)
         return error_for_caller(self.channel.title, error)
 
     def _count(self, error: BaseException | None) -> None:
-        counters, title, took_us = self.host.counters, self.host.title(self.running), self.running.took_us()
+        counters, title, took_us = self.instance.counters, self.instance.title(self.running), self.running.took_us()
         # The generator may end before the cancellation of its reader arrives.
         if self.running.cancelled or (error is None and self.channel.closed):
             counters.cancelled(title, took_us)
@@ -136,7 +136,7 @@ async def write(writer: StreamWriter) -> None:
         timer = asyncio.get_running_loop().call_later(left_s, lambda: running.cancel(writer.late()))
     error: BaseException | None = None
     try:
-        args, kwargs = writer.host.arguments(running)
+        args, kwargs = writer.instance.arguments(running)
         items = running.method.call(*args, **kwargs)
         if not hasattr(items, "__aiter__"):
             items = await _awaited(items, writer.channel.title)
@@ -205,12 +205,12 @@ class PlainWriter(StreamWriter):
     and is free while the reader gives none.
     """
 
-    def __init__(self, host: ServiceInstance, running: InboundCall, channel: Channel | CallChannel) -> None:
-        super().__init__(host, running, channel)
+    def __init__(self, instance: ServiceInstance, running: InboundCall, channel: Channel | CallChannel) -> None:
+        super().__init__(instance, running, channel)
         self._generator: Iterator[Any] | None = None
 
     def _proceed(self) -> None:
-        self.host.stream_workers.tell(self.advance, self.running.request.priority)
+        self.instance.stream_workers.tell(self.advance, self.running.request.priority)
 
     def advance(self) -> None:
         """Write items until the credit or the generator ends."""
@@ -236,7 +236,7 @@ class PlainWriter(StreamWriter):
             running.leave(token)
 
     def _items(self) -> Iterator[Any]:
-        args, kwargs = self.host.arguments(self.running)
+        args, kwargs = self.instance.arguments(self.running)
         return iter(self.running.method.call(*args, **kwargs))
 
     def _is_wanted(self) -> bool:

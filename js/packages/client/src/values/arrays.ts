@@ -117,12 +117,12 @@ export function elements(bytes: Uint8Array, dtype: string): { data: TypedArray; 
 	}
 	const size = maker.BYTES_PER_ELEMENT;
 	const swapped = dtype.startsWith(">") && size > 1;
-	const lies = !swapped && bytes.byteOffset % size === 0 ? bytes : bytes.slice();
+	const aligned = !swapped && bytes.byteOffset % size === 0 ? bytes : bytes.slice();
 	if (swapped) {
-		for (let at = 0; at < lies.length; at += size) {
-			lies.subarray(at, at + size).reverse();
+		for (let at = 0; at < aligned.length; at += size) {
+			aligned.subarray(at, at + size).reverse();
 		}
 	}
-	const data = new maker(lies.buffer, lies.byteOffset, lies.length / size);
+	const data = new maker(aligned.buffer, aligned.byteOffset, aligned.length / size);
 	return { data, dtype: swapped ? `<${dtype.slice(1)}` : dtype };
 }
