@@ -11,7 +11,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{CallHead, Flags};
 
-use crate::support::{Answer, Answers, Deaf, Echo, Kept, Node, Place, next};
+use crate::support::{Answer, Answers, CancelSignal, Deaf, Echo, Node, Place, next};
 
 #[test]
 fn a_node_in_the_process_of_its_hub_joins_again_after_it_did_not_read() {
@@ -57,7 +57,7 @@ impl Handler for Closes {
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
         self.link.close();
         drop(call);
-        Some(Arc::new(Kept(self.cancelled.clone())))
+        Some(Arc::new(CancelSignal(self.cancelled.clone())))
     }
 
     fn published(&self, _: Published) {}

@@ -227,20 +227,20 @@ pub struct Keep {
     pub calls: Arc<Mutex<Vec<Call>>>,
 }
 
-/// Tells of its cancellation.
-pub struct Kept(pub SyncSender<()>);
+/// An exchange that signals its cancellation.
+pub struct CancelSignal(pub SyncSender<()>);
 
 impl Handler for Keep {
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
         self.calls.lock().push(call);
         self.called.try_send(()).expect("the test listens");
-        Some(Arc::new(Kept(self.cancelled.clone())))
+        Some(Arc::new(CancelSignal(self.cancelled.clone())))
     }
 
     fn published(&self, _: Published) {}
 }
 
-impl Exchange for Kept {
+impl Exchange for CancelSignal {
     fn cancelled(&self) {
         let _ = self.0.try_send(());
     }
