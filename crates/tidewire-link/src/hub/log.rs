@@ -1,5 +1,4 @@
-//! The log of a hub: strangers cause its lines, so that it has a bound, and
-//! what they say is shown as text.
+//! The log of a hub: strangers cause its lines, so that it has a bound, and their text is escaped.
 
 use tidewire_sync::Mutex;
 

@@ -25,7 +25,7 @@ export interface StreamState<T> {
 }
 
 export interface StreamOptions {
-	/** Number of last items that are recent, 1 or more: 100. */
+	/** Number of last items to keep, 1 or more: 100. */
 	readonly keep?: number | undefined;
 }
 
