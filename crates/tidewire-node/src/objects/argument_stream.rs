@@ -1,5 +1,6 @@
 //! Streams as arguments: the callee reads the items of the caller.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -128,15 +129,16 @@ impl StreamSlot {
         self.end(items);
     }
 
-    /// Drops the stream, and only then says so.
+    /// Drops the stream, and then wakes those who wait for that, also if its destructor panics.
     fn end(&self, items: impl Sized) {
-        drop(items);
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(items)));
         let wakers = {
             let mut state = self.0.lock();
             state.items = Where::Gone;
             [state.reader.take(), state.closer.take()]
         };
         wakers.into_iter().flatten().for_each(Waker::wake);
+        dropped.unwrap_or_else(|panic| resume_unwind(panic));
     }
 
     /// Ready when the stream was dropped.

@@ -160,9 +160,10 @@ fn a_stream_is_dropped_before_its_call_has_ended_however_it_ends() {
 fn a_call_does_not_end_while_a_thread_still_drops_its_stream() {
     let (told, _hub, _server, caller) = three();
     let client = caller.client("taker");
-    // The drop of the stream waits until the test has received its second report.
+    // The drop of the stream waits until the test has received its second report, and panics then.
     let (say, dropped) = sync_channel(0);
-    let ends = (OnDrop(told.0.clone(), "drop begins"), OnDrop(say, "dropped"));
+    let [begins, panics] = ["drop begins", "panics"].map(|text| OnDrop(told.0.clone(), text));
+    let ends = (begins, OnDrop(say, "dropped"), panics);
     let slow = Feed::of((0_i64..).map(move |number| (number, &ends).0));
     let mut call = client.call::<Option<i64>>("held", &slow);
     assert_eq!(told.some(), ["drop begins", "handler ended", "reads"]);

@@ -67,12 +67,13 @@ pub fn in_time<T: Send + 'static>(pending: Pending<T>) -> T {
     done.recv_timeout(PATIENCE).expect("it comes in time").expect("it does not fail")
 }
 
-/// Tells when it is dropped.
+/// Tells when it is dropped, and panics if it says so.
 pub struct OnDrop(pub SyncSender<&'static str>, pub &'static str);
 
 impl Drop for OnDrop {
     fn drop(&mut self) {
         let _ = self.0.send(self.1);
+        assert_ne!(self.1, "panics");
     }
 }
 
